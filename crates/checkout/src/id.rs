@@ -1,0 +1,131 @@
+//! The two ids that are derived from a place on disk.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::str::FromStr;
+
+const ID_BYTES: usize = 16;
+
+/// The text is not 32 lower-case hex characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an id of a checkout or repository is 32 hex characters")]
+pub struct IdError;
+
+/// Which checkout: 128 bits of the BLAKE3 hash of its canonical root, as hex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckoutId([u8; ID_BYTES]);
+
+/// Which repository on this machine: 128 bits of the BLAKE3 hash of its canonical common directory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepositoryId([u8; ID_BYTES]);
+
+impl CheckoutId {
+    /// Returns the id of the checkout with this canonical root.
+    pub fn of(root: &Path) -> Self {
+        Self(path_hash(root))
+    }
+}
+
+impl RepositoryId {
+    /// Returns the id of the repository with this canonical common directory.
+    pub fn of(common_dir: &Path) -> Self {
+        Self(path_hash(common_dir))
+    }
+}
+
+impl fmt::Display for CheckoutId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(self.0, out)
+    }
+}
+
+impl fmt::Display for RepositoryId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(self.0, out)
+    }
+}
+
+impl fmt::Debug for CheckoutId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "CheckoutId({self})")
+    }
+}
+
+impl fmt::Debug for RepositoryId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RepositoryId({self})")
+    }
+}
+
+impl FromStr for CheckoutId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_hex(text).map(Self)
+    }
+}
+
+impl FromStr for RepositoryId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_hex(text).map(Self)
+    }
+}
+
+fn path_hash(path: &Path) -> [u8; ID_BYTES] {
+    let mut id = [0; ID_BYTES];
+    let mut reader = blake3::Hasher::new()
+        .update(path.as_os_str().as_bytes())
+        .finalize_xof();
+    reader.fill(&mut id);
+    id
+}
+
+fn write_hex(id: [u8; ID_BYTES], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(out, "{:032x}", u128::from_be_bytes(id))
+}
+
+fn parse_hex(text: &str) -> Result<[u8; ID_BYTES], IdError> {
+    let one_spelling = text.len() == 2 * ID_BYTES
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if !one_spelling {
+        return Err(IdError);
+    }
+    u128::from_str_radix(text, 16)
+        .map(u128::to_be_bytes)
+        .map_err(|_| IdError)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_the_start_of_the_paths_blake3_hash() {
+        let id = CheckoutId::of(Path::new("/r/a"));
+        assert_eq!(id.to_string(), blake3::hash(b"/r/a").to_hex()[..32]);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(
+            RepositoryId::of(Path::new("/r/a")).to_string(),
+            id.to_string()
+        );
+        assert_ne!(CheckoutId::of(Path::new("/r/b")), id);
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        for text in [
+            "",
+            "0",
+            "+0000000000000000000000000000000",
+            "0000000000000000000000000000000A",
+        ] {
+            assert_eq!(text.parse::<CheckoutId>(), Err(IdError), "{text:?}");
+            assert_eq!(text.parse::<RepositoryId>(), Err(IdError), "{text:?}");
+        }
+    }
+}

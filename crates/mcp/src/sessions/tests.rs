@@ -1,0 +1,100 @@
+use super::*;
+
+const IDLE: Duration = Duration::from_secs(90);
+
+fn sessions(max: usize) -> (Arc<WireSessions>, Manager) {
+    let sessions = WireSessions::new(max, IDLE, TaskTracker::new());
+    (Arc::clone(&sessions), Manager(sessions))
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_session_is_forgotten_and_a_heard_one_is_not() {
+    let (sessions, manager) = sessions(10);
+    let shutdown = CancellationToken::new();
+    let watch = sessions
+        .tracker
+        .spawn(Arc::clone(&sessions).watch(shutdown.clone()));
+    let (silent, _worker) = manager.create_session().await.unwrap();
+    let (heard, _worker) = manager.create_session().await.unwrap();
+    pass(60).await;
+    sessions.hear(&heard).unwrap();
+    pass(29).await;
+    assert!(sessions.knows(&silent), "89 s are not too long");
+    pass(17).await;
+    assert!(!sessions.knows(&silent));
+    assert!(sessions.knows(&heard));
+    assert!(matches!(sessions.hear(&silent), Err(WireError::Unknown)));
+    pass(60).await;
+    assert_eq!(sessions.count(), 0);
+    shutdown.cancel();
+    watch.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_stream_keeps_its_session_and_its_end_begins_the_silence() {
+    let (sessions, manager) = sessions(10);
+    let shutdown = CancellationToken::new();
+    sessions
+        .tracker
+        .spawn(Arc::clone(&sessions).watch(shutdown.clone()));
+    let (id, _worker) = manager.create_session().await.unwrap();
+    let first = sessions.open(&id).unwrap();
+    let second = sessions.open(&id).unwrap();
+    pass(1200).await;
+    drop(first);
+    pass(1200).await;
+    assert!(sessions.knows(&id), "one of two streams is still open");
+    drop(second);
+    pass(80).await;
+    assert!(sessions.knows(&id));
+    pass(30).await;
+    assert!(!sessions.knows(&id));
+    shutdown.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_house_gives_up_only_who_has_been_silent_long_enough() {
+    let (sessions, manager) = sessions(2);
+    let admission = sessions.admit().unwrap();
+    let (first, _worker) = manager.create_session().await.unwrap();
+    drop(admission);
+    pass(10).await;
+    let (second, _worker) = manager.create_session().await.unwrap();
+    assert!(sessions.admit().is_err(), "nobody is silent yet");
+    pass(85).await;
+    let admission = sessions.admit().unwrap();
+    assert!(!sessions.knows(&first), "the longest silent one made room");
+    assert!(sessions.knows(&second));
+    assert!(
+        sessions.admit().is_err(),
+        "an opening counts before it is done"
+    );
+    drop(admission);
+    pass(10).await;
+    let _open = sessions.open(&second).unwrap();
+    let (_third, _worker) = manager.create_session().await.unwrap();
+    pass(10).await;
+    assert!(sessions.admit().is_err(), "an open stream is not silence");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_worker_has_ended_is_unknown() {
+    let (sessions, manager) = sessions(2);
+    let (id, worker) = manager.create_session().await.unwrap();
+    let ended = sessions.hear(&id).unwrap();
+    end(ended).await;
+    drop(worker);
+    pass(1).await;
+    let stream = manager.create_standalone_stream(&id).await;
+    assert!(matches!(stream, Err(WireError::Ended(_))));
+    drop(stream);
+    assert!(!sessions.knows(&id));
+    assert!(
+        manager.close_session(&id).await.is_ok(),
+        "ending it twice is no error"
+    );
+}

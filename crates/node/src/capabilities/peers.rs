@@ -1,0 +1,510 @@
+//! The board: `peers.announce`, `peers.withdraw`, `peers.list`.
+
+use earshot_capability::{Call, Capability, CliVerb, Code, Draft, Failure};
+use earshot_proto::{
+    board::{AnnounceError, Collision, Cursor, Meeting, Row, Said},
+    claims::{Claims, Pairs},
+    limits::CLAIMS_MAX,
+    text::Line,
+};
+use earshot_trust::Origin;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cli::with_causes,
+    core::{Announcing, Listing, NodeHandle},
+};
+
+/// Returns the capabilities of the board.
+pub(super) fn capabilities(node: &NodeHandle) -> [Capability; 3] {
+    [
+        announce(node.clone()),
+        withdraw(node.clone()),
+        list(node.clone()),
+    ]
+}
+
+/// What a peer is about to do.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AnnounceInput {
+    /// What you are about to do, in one line of at most 280 bytes.
+    intent: String,
+    /// The files and folders you expect to touch, relative to the checkout's root. A folder claims
+    /// all below it; at most 64.
+    #[serde(default)]
+    paths: Vec<String>,
+    /// The ticket from `peers_list`, if you have no session of your own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ticket: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct AnnounceOutput {
+    /// Your own position on the board.
+    peer: String,
+    /// What is announced for you now; absent when you have withdrawn since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    announcement: Option<AnnouncementOut>,
+    /// Whose claims meet yours.
+    collisions: Vec<MeetingOut>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    collisions_more: usize,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WithdrawInput {
+    /// The ticket from `peers_list`, if you announced with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ticket: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct WithdrawOutput {
+    /// Whether there was an announcement, which is gone now.
+    withdrawn: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListInput {
+    /// Which checkouts: `this` one.
+    #[serde(default)]
+    #[expect(
+        dead_code,
+        reason = "one scope exists so far; naming it is checked here"
+    )]
+    checkouts: Checkouts,
+    /// Also tell where each worker can be reached.
+    #[serde(default)]
+    detail: bool,
+    /// Where to go on: `more` of the answer before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Checkouts {
+    /// This checkout alone.
+    #[default]
+    This,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListOutput {
+    /// How many peers are attached.
+    count: usize,
+    /// Your own position on the board, if you have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    me: Option<String>,
+    /// The peers, with what each announced; a departed one stays while its announcement does.
+    peers: Vec<PeerOut>,
+    /// Claims that meet, each pair of peers once.
+    collisions: Vec<CollisionOut>,
+    /// How many more collisions there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    collisions_more: usize,
+    /// Nodes that could not be read, with the reason.
+    unread: Vec<UnreadOut>,
+    /// The cursor of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<String>,
+    /// What you may announce with, if you have no session of your own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ticket: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct UnreadOut {
+    /// The node.
+    node: String,
+    /// Why it was not read.
+    reason: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct AnnouncementOut {
+    /// What the peer is about to do, in its own words.
+    intent: String,
+    /// The paths it expects to touch.
+    paths: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PeerRefOut {
+    /// The node.
+    node: String,
+    /// The position on its board.
+    id: String,
+    /// What stays the same when the position changes.
+    seat_id: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct MeetingOut {
+    /// Whose claims they are.
+    peer: PeerRefOut,
+    /// Whether that peer is attached.
+    attached: bool,
+    /// Its checkout.
+    checkout_id: String,
+    /// What it is about to do, in its own words.
+    intent: String,
+    /// The paths that meet: yours, theirs.
+    pairs: Vec<[String; 2]>,
+    /// How many more pairs there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pairs_more: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct CollisionOut {
+    /// The one peer.
+    a: PeerRefOut,
+    /// The other.
+    b: PeerRefOut,
+    /// The paths that meet: of a, of b.
+    pairs: Vec<[String; 2]>,
+    /// How many more pairs there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pairs_more: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClientOut {
+    /// What the client calls itself.
+    name: String,
+    /// Its version.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    version: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PeerOut {
+    /// The position on the board.
+    id: String,
+    /// What stays the same when the position changes.
+    seat_id: String,
+    /// The client.
+    client: ClientOut,
+    /// `stdio`, `http` or `cli`.
+    transport: &'static str,
+    /// Its checkout.
+    checkout_id: String,
+    /// The branch it works on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    /// Whether it is attached.
+    attached: bool,
+    /// When it attached.
+    attached_at: String,
+    /// When it was heard of last.
+    last_seen: String,
+    /// What it announced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    announcement: Option<AnnouncementOut>,
+    /// Where this row comes from.
+    origin: OriginOut,
+    /// Where the worker can be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<AddressOut>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct OriginOut {
+    /// `here`, or `sibling`.
+    kind: &'static str,
+    /// The node.
+    node: String,
+    /// How old the row is, in milliseconds.
+    age_ms: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct AddressOut {
+    /// The machine.
+    machine: String,
+    /// The worker's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// When that process started, in clock ticks since boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid_started_at: Option<u64>,
+    /// The provider's session id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    /// The socket through which other sessions message it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<String>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde asks for"
+)]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+fn announce(node: NodeHandle) -> Capability {
+    Draft::command(
+        "peers.announce",
+        "Announce what you are about to do",
+        "Say on the board what you are about to do and which paths you will touch, before you \
+         begin and when it changes; replaces what you announced before. Answers whose claims meet \
+         yours: talk to them, or choose other work.",
+    )
+    .listed()
+    .cli(CliVerb {
+        verb: "announce",
+        first: Some("intent"),
+        rest: Some("paths"),
+    })
+    .handler(move |call: Call, input: AnnounceInput| {
+        let node = node.clone();
+        async move {
+            let intent = Line::intent(&input.intent)
+                .map_err(|error| invalid("intent", &error, "Say it in one short line."))?;
+            let claims = read_claims(&node, &input.paths)?;
+            let n = call.caller.request.map(|request| request.n);
+            let said = Said { n, intent, claims };
+            let answer = node.announce(&call.caller, said, input.ticket).await?;
+            Ok(announced(&node, &answer))
+        }
+    })
+}
+
+fn withdraw(node: NodeHandle) -> Capability {
+    Draft::command(
+        "peers.withdraw",
+        "Withdraw your announcement",
+        "Takes back what you announced: when you are done, or will not do it.",
+    )
+    .cli(CliVerb {
+        verb: "withdraw",
+        first: None,
+        rest: None,
+    })
+    .handler(move |call: Call, input: WithdrawInput| {
+        let node = node.clone();
+        async move {
+            let n = call.caller.request.map(|request| request.n);
+            let withdrawn = node.withdraw(&call.caller, n, input.ticket).await?;
+            Ok(WithdrawOutput { withdrawn })
+        }
+    })
+}
+
+fn list(node: NodeHandle) -> Capability {
+    Draft::query(
+        "peers.list",
+        "Read the board",
+        "Who else works here, on what, with which paths, and which claims collide.",
+    )
+    .listed()
+    .cli(CliVerb {
+        verb: "peers",
+        first: None,
+        rest: None,
+    })
+    .handler(move |call: Call, input: ListInput| {
+        let node = node.clone();
+        async move {
+            if input.detail && call.caller.origin == Origin::Remote {
+                return Err(Failure::new(
+                    Code::Forbidden,
+                    "where workers can be reached is told on this machine only",
+                    "Leave `detail` out.",
+                ));
+            }
+            let cursor = match input
+                .cursor
+                .as_deref()
+                .map(str::parse::<Cursor>)
+                .transpose()
+            {
+                Ok(cursor) => cursor,
+                Err(error) => return Err(invalid("cursor", &error, "Begin without a cursor.")),
+            };
+            let listing = node.list(&call.caller, cursor).await?;
+            Ok(listed(&node, listing, input.detail))
+        }
+    })
+}
+
+fn read_claims(node: &NodeHandle, paths: &[String]) -> Result<Claims, Failure> {
+    let remedy = "Name files and folders relative to the checkout's root.";
+    if paths.len() > CLAIMS_MAX {
+        let message = format!(
+            "`paths`: {} paths; at most {CLAIMS_MAX} can be claimed",
+            paths.len()
+        );
+        return Err(Failure::new(
+            Code::TooLarge,
+            message,
+            "Claim the folders that hold them.",
+        ));
+    }
+    let checkout = &node.about().checkout;
+    let mut relative = Vec::with_capacity(paths.len());
+    for (at, path) in paths.iter().enumerate() {
+        let path = earshot_checkout::claim_path(checkout, path)
+            .map_err(|error| invalid(&format!("paths[{at}]"), &error, remedy))?;
+        relative.push(path);
+    }
+    Claims::parse(&relative).map_err(|error| invalid("paths", &error, remedy))
+}
+
+fn invalid(argument: &str, why: &dyn std::error::Error, remedy: &str) -> Failure {
+    Failure::new(
+        Code::InvalidInput,
+        format!("`{argument}`: {}", with_causes(why)),
+        remedy,
+    )
+}
+
+/// Turns the board's refusal of an announcement into an error.
+pub(crate) fn announce_failure(error: &AnnounceError) -> Failure {
+    match error {
+        AnnounceError::NotAttached(_) => Failure::new(
+            Code::Unavailable,
+            "your place on the board was just given up",
+            "Call again.",
+        ),
+        AnnounceError::Conflict { .. } => Failure::new(
+            Code::Conflict,
+            error.to_string(),
+            "Announce with a request number of its own.",
+        ),
+    }
+}
+
+fn announced(node: &NodeHandle, answer: &Announcing) -> AnnounceOutput {
+    AnnounceOutput {
+        peer: answer.peer.to_string(),
+        announcement: answer.announcement.as_ref().map(|it| AnnouncementOut {
+            intent: it.intent.as_str().to_owned(),
+            paths: paths_of(&it.claims),
+        }),
+        collisions: answer
+            .meetings
+            .met
+            .iter()
+            .map(|met| meeting(node, met))
+            .collect(),
+        collisions_more: answer.meetings.more,
+    }
+}
+
+fn meeting(node: &NodeHandle, met: &Meeting) -> MeetingOut {
+    let (pairs, pairs_more) = pairs_of(&met.pairs);
+    MeetingOut {
+        peer: PeerRefOut {
+            node: node.about().checkout_id.clone(),
+            id: met.peer.to_string(),
+            seat_id: met.seat_id.to_string(),
+        },
+        attached: met.attached,
+        checkout_id: node.about().checkout_id.clone(),
+        intent: met.intent.as_str().to_owned(),
+        pairs,
+        pairs_more,
+    }
+}
+
+fn listed(node: &NodeHandle, listing: Listing, detail: bool) -> ListOutput {
+    let collisions = listing.collisions.iter();
+    ListOutput {
+        count: listing.count,
+        me: listing.me.map(|me| me.to_string()),
+        peers: listing
+            .rows
+            .iter()
+            .map(|row| peer(node, row, detail))
+            .collect(),
+        collisions: collisions
+            .map(|(collision, seats)| collided(node, collision, seats))
+            .collect(),
+        collisions_more: listing.collisions_more,
+        unread: Vec::new(),
+        more: listing.more.map(|cursor| cursor.to_string()),
+        ticket: listing.ticket,
+    }
+}
+
+fn collided(node: &NodeHandle, collision: &Collision, seats: &[String; 2]) -> CollisionOut {
+    let (pairs, pairs_more) = pairs_of(&collision.pairs);
+    let peer = |id: String, seat_id: &String| PeerRefOut {
+        node: node.about().checkout_id.clone(),
+        id,
+        seat_id: seat_id.clone(),
+    };
+    let [a, b] = seats;
+    CollisionOut {
+        a: peer(collision.a.to_string(), a),
+        b: peer(collision.b.to_string(), b),
+        pairs,
+        pairs_more,
+    }
+}
+
+fn peer(node: &NodeHandle, row: &Row, detail: bool) -> PeerOut {
+    PeerOut {
+        id: row.id.to_string(),
+        seat_id: row.seat_id.to_string(),
+        client: ClientOut {
+            name: row.client.name.as_str().to_owned(),
+            version: row.client.version.as_str().to_owned(),
+        },
+        transport: row.transport.as_str(),
+        checkout_id: node.about().checkout_id.clone(),
+        branch: row.branch.as_ref().map(|branch| branch.as_str().to_owned()),
+        attached: row.attached(),
+        attached_at: row.attached_at.to_string(),
+        last_seen: row.last_seen.to_string(),
+        announcement: row.announcement().map(|it| AnnouncementOut {
+            intent: it.intent.as_str().to_owned(),
+            paths: paths_of(&it.claims),
+        }),
+        origin: OriginOut {
+            kind: "here",
+            node: node.about().checkout_id.clone(),
+            age_ms: 0,
+        },
+        address: row
+            .address
+            .as_ref()
+            .filter(|_| detail)
+            .map(|address| AddressOut {
+                machine: address.machine.as_str().to_owned(),
+                pid: address.pid,
+                pid_started_at: address.pid_started_at,
+                session: address
+                    .session
+                    .as_ref()
+                    .map(|line| line.as_str().to_owned()),
+                socket: address.socket.as_ref().map(|line| line.as_str().to_owned()),
+            }),
+    }
+}
+
+fn paths_of(claims: &Claims) -> Vec<String> {
+    claims
+        .as_slice()
+        .iter()
+        .map(|claim| claim.as_str().to_owned())
+        .collect()
+}
+
+fn pairs_of(pairs: &Pairs) -> (Vec<[String; 2]>, usize) {
+    let text = pairs
+        .pairs
+        .iter()
+        .map(|(mine, theirs)| [mine.as_str().to_owned(), theirs.as_str().to_owned()])
+        .collect();
+    (text, pairs.more)
+}

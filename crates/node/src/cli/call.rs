@@ -1,0 +1,139 @@
+//! Calling a capability of a running node, as any client does: over its Unix socket.
+
+use bytes::Bytes;
+use earshot_capability::{CliProcess, Code, Failure, Kind, Registry, headers};
+use earshot_mcp::upstream::Upstream;
+use earshot_proto::lease::LeaseDocument;
+use http::Request;
+use serde_json::{Map, Value};
+
+use super::{
+    context::Context,
+    error::{CliError, Exit},
+};
+use crate::{station::Ensure, system};
+
+/// Most bytes of an answer that the CLI reads.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Calls a capability. A command sees to it that a node runs; a query never starts one.
+///
+/// # Errors
+/// The node's own refusal, or why no node answered.
+pub(crate) async fn call(
+    context: &Context,
+    registry: &Registry,
+    id: &str,
+    input: Value,
+) -> Result<Map<String, Value>, CliError> {
+    let declaration = registry
+        .get(id)
+        .map(|capability| &capability.declaration)
+        .ok_or_else(|| {
+            let remedy = "`earshot capabilities list` names all.".to_owned();
+            CliError::new(
+                Exit::Usage,
+                Code::NotFound,
+                format!("there is no capability {id}"),
+                remedy,
+            )
+        })?;
+    let may_start = declaration.kind == Kind::Command && id != "server.stop";
+    let ensure = Ensure {
+        may_start,
+        ..context.ensure_defaults()?
+    };
+    let lease = context.ensure(ensure).await?;
+    send(context, &lease, &declaration.route(), &input).await
+}
+
+/// Sends a request to the node of a lease, and reads its answer.
+///
+/// # Errors
+/// The node's own refusal, or that it did not answer.
+pub(crate) async fn send(
+    context: &Context,
+    lease: &LeaseDocument,
+    route: &str,
+    input: &Value,
+) -> Result<Map<String, Value>, CliError> {
+    let body = Bytes::from(input.to_string());
+    let mut request = Request::post(route)
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json");
+    let environment = &context.environment;
+    for (name, value) in [
+        (headers::SESSION, &environment.session),
+        (headers::PARENT_SESSION, &environment.parent_session),
+    ] {
+        if let Some(value) = value {
+            request = request.header(name, value);
+        }
+    }
+    if let Some(CliProcess { pid, started_at }) = caller_process() {
+        request = request.header(headers::CLI, format!("{pid}:{started_at}"));
+    }
+    let request = request.body(body).map_err(|error| {
+        let remedy = "Correct EARSHOT_SESSION_ID, or unset it.".to_owned();
+        CliError::new(Exit::Usage, Code::InvalidInput, error.to_string(), remedy)
+    })?;
+    let upstream = Upstream::new(lease.socket.as_str());
+    let answer = upstream
+        .send(request)
+        .await
+        .map_err(|error| no_answer(&error))?;
+    let status = answer.status();
+    let bytes = answer
+        .into_body()
+        .collect(ANSWER_BYTES_MAX)
+        .await
+        .map_err(|error| no_answer(&error))?;
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(fields)) if status.is_success() => Ok(fields),
+        Ok(Value::Object(fields)) => Err(refusal(&fields)),
+        Ok(_) | Err(_) => Err(CliError::new(
+            Exit::Unknown,
+            Code::Internal,
+            format!("the node answered {status} with something that cannot be read"),
+            "Look at its log, then `earshot serve stop` and try again.".to_owned(),
+        )),
+    }
+}
+
+/// Returns the process on whose behalf this command runs: the shell or agent that started it.
+fn caller_process() -> Option<CliProcess> {
+    let pid = system::parent_pid()?;
+    Some(CliProcess {
+        pid,
+        started_at: system::process_start(pid)?,
+    })
+}
+
+fn no_answer(error: &dyn std::error::Error) -> CliError {
+    CliError::new(
+        Exit::Failed,
+        Code::Unavailable,
+        format!(
+            "the node did not answer: {}",
+            super::error::with_causes(error)
+        ),
+        "Look at `earshot serve status`, then try again.".to_owned(),
+    )
+}
+
+fn refusal(fields: &Map<String, Value>) -> CliError {
+    let text = |name: &str| {
+        let found = fields
+            .get("error")
+            .and_then(|error| error.get(name))
+            .and_then(Value::as_str);
+        found.unwrap_or_default().to_owned()
+    };
+    let code = Code::parse(&text("code")).unwrap_or(Code::Internal);
+    let failure = Failure::new(code, text("message"), text("remedy"));
+    CliError::answered(
+        failure,
+        Some(text("request_id")).filter(|id| !id.is_empty()),
+    )
+}

@@ -1,0 +1,247 @@
+//! The command line, as clap sees it: fixed commands, and the verbs that capabilities declare.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
+use earshot_capability::{CliVerb, Declaration, Registry};
+use serde_json::{Map, Value, json};
+
+/// Builds the whole command line.
+pub(crate) fn command(registry: &Registry) -> Command {
+    let mut command = Command::new("earshot")
+        .about("Puts every AI coding agent within earshot of the others.")
+        .version(crate::build::VERSION)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .arg(root_arg())
+        .arg(
+            Arg::new("format")
+                .long("format")
+                .global(true)
+                .value_name("FORMAT")
+                .value_parser(PossibleValuesParser::new(["text", "json"]))
+                .default_value("text")
+                .help("How to answer: for a person, or as JSON"),
+        )
+        .subcommand(
+            Command::new("up")
+                .about("See to it that this checkout's node runs, and show how to join it")
+                .args(ensure_args()),
+        )
+        .subcommand(serve())
+        .subcommand(mcp())
+        .subcommand(
+            Command::new("call")
+                .about("Call a capability by its id")
+                .arg(
+                    Arg::new("id")
+                        .required(true)
+                        .value_name("ID")
+                        .help("Id, as peers.list"),
+                )
+                .arg(
+                    Arg::new("input")
+                        .value_name("JSON")
+                        .help("Input as a JSON object; `-` reads it from standard input"),
+                ),
+        )
+        .subcommand(capabilities());
+    let mut verbs: Vec<(&Declaration, CliVerb)> = registry
+        .declarations()
+        .filter_map(|it| it.cli.map(|verb| (it, verb)))
+        .collect();
+    verbs.sort_by_key(|(_, verb)| verb.verb);
+    for (declaration, verb) in verbs {
+        command = command.subcommand(verb_command(declaration, verb));
+    }
+    command
+}
+
+fn root_arg() -> Arg {
+    Arg::new("root")
+        .long("root")
+        .global(true)
+        .value_name("PATH")
+        .value_parser(value_parser!(std::path::PathBuf))
+        .help("Work in the checkout around this path instead of the working directory")
+}
+
+fn ensure_args() -> [Arg; 4] {
+    [
+        seconds(
+            "idle",
+            "End the node after this many seconds without use [default: 900]",
+        ),
+        seconds("wait", "Wait this many seconds for it [default: 5]"),
+        port_arg(),
+        host_arg(),
+    ]
+}
+
+fn seconds(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("SECONDS")
+        .value_parser(value_parser!(u32))
+        .help(help)
+}
+
+fn port_arg() -> Arg {
+    Arg::new("port")
+        .long("port")
+        .value_name("PORT")
+        .value_parser(value_parser!(u16).range(1..))
+        .help("Serve HTTP at this port")
+}
+
+fn host_arg() -> Arg {
+    Arg::new("host")
+        .long("host")
+        .value_name("ADDRESS")
+        .help("Serve HTTP at this address of the machine instead of loopback")
+}
+
+fn serve() -> Command {
+    Command::new("serve")
+        .about("Serve this checkout in the foreground, or see to its node")
+        .args_conflicts_with_subcommands(true)
+        .args([
+            seconds(
+                "idle",
+                "End after this many seconds without use [default: never]",
+            ),
+            port_arg(),
+            host_arg(),
+            Arg::new("background")
+                .long("background")
+                .action(ArgAction::SetTrue)
+                .hide(true),
+        ])
+        .subcommand(Command::new("status").about("Show where this checkout's node stands"))
+        .subcommand(
+            Command::new("ensure")
+                .about("See to it that this checkout's node runs")
+                .args(ensure_args()),
+        )
+        .subcommand(
+            Command::new("stop")
+                .about("End this checkout's node in order")
+                .arg(seconds(
+                    "wait",
+                    "Wait this many seconds for its end [default: 10]",
+                )),
+        )
+}
+
+fn mcp() -> Command {
+    Command::new("mcp")
+        .about("Speak MCP on standard input and output, for a client that starts this command")
+        .arg(
+            Arg::new("inspect")
+                .long("inspect")
+                .action(ArgAction::SetTrue)
+                .help("Show what would be served, and end"),
+        )
+        .arg(
+            Arg::new("standalone")
+                .long("standalone")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("inspect")
+                .help("Serve this client alone, without a node"),
+        )
+}
+
+fn capabilities() -> Command {
+    Command::new("capabilities")
+        .about("Show what a node can do")
+        .subcommand_required(true)
+        .subcommand(Command::new("list").about("List all capabilities"))
+        .subcommand(
+            Command::new("describe")
+                .about("Show one capability with its schemas")
+                .arg(
+                    Arg::new("id")
+                        .required(true)
+                        .value_name("ID")
+                        .help("Id, as peers.list"),
+                ),
+        )
+        .subcommand(
+            Command::new("generate")
+                .about("Write the reference of all capabilities")
+                .arg(
+                    Arg::new("into")
+                        .long("into")
+                        .value_name("FOLDER")
+                        .value_parser(value_parser!(std::path::PathBuf))
+                        .default_value("docs/generated")
+                        .help("Folder to write into"),
+                )
+                .arg(
+                    Arg::new("check")
+                        .long("check")
+                        .action(ArgAction::SetTrue)
+                        .help("Write nothing; fail when a file is stale"),
+                ),
+        )
+}
+
+/// Builds a verb from the input schema of its capability.
+fn verb_command(declaration: &Declaration, verb: CliVerb) -> Command {
+    let mut command = Command::new(verb.verb)
+        .about(declaration.title)
+        .long_about(declaration.description);
+    for (name, schema, required) in fields(declaration) {
+        command = command.arg(field_arg(name, schema, required, verb));
+    }
+    command
+}
+
+/// Iterates over the input fields: name, schema, whether it must be there.
+fn fields(declaration: &Declaration) -> impl Iterator<Item = (&str, &Value, bool)> {
+    let input = &declaration.schemas.input_listed;
+    let properties = input.get("properties").and_then(Value::as_object);
+    let required = input.get("required").and_then(Value::as_array);
+    properties.into_iter().flatten().map(move |(name, schema)| {
+        let must = required.is_some_and(|names| names.iter().any(|known| known == name));
+        (name.as_str(), schema, must)
+    })
+}
+
+fn field_arg(name: &str, schema: &Value, required: bool, verb: CliVerb) -> Arg {
+    let help = schema
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .replace('\n', " ");
+    let mut arg = Arg::new(name.to_owned()).help(help);
+    let positional = verb.first == Some(name) || verb.rest == Some(name);
+    if positional {
+        arg = arg.value_name(name.to_uppercase()).required(required);
+    } else {
+        arg = arg.long(name.replace('_', "-")).required(required);
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("boolean") => arg.action(ArgAction::SetTrue),
+        Some("integer") => arg.value_parser(value_parser!(i64)),
+        Some("array") => arg.action(ArgAction::Append).num_args(0..),
+        Some(_) | None => arg,
+    }
+}
+
+/// Reads the input of a verb back from what was typed.
+pub(crate) fn verb_input(declaration: &Declaration, matches: &ArgMatches) -> Value {
+    let mut input = Map::new();
+    for (name, schema, _) in fields(declaration) {
+        let value = match schema.get("type").and_then(Value::as_str) {
+            Some("boolean") => matches.get_flag(name).then_some(Value::Bool(true)),
+            Some("integer") => matches.get_one::<i64>(name).map(|number| json!(number)),
+            Some("array") => matches
+                .get_many::<String>(name)
+                .map(|values| json!(values.collect::<Vec<_>>())),
+            Some(_) | None => matches.get_one::<String>(name).map(|text| json!(text)),
+        };
+        if let Some(value) = value {
+            input.insert(name.to_owned(), value);
+        }
+    }
+    Value::Object(input)
+}

@@ -1,0 +1,236 @@
+//! `earshot mcp`: the bridge, the client served alone, and `--inspect`.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use clap::ArgMatches;
+use earshot_capability::{Caller, Code};
+use earshot_checkout::{Checkout, CheckoutKind};
+use earshot_mcp::{
+    McpHost,
+    bridge::{self, BridgeEnd, BridgeOptions, FindError, Finder, Found, Want, parent_watch},
+    serve_stdio,
+};
+use earshot_proto::{claims::Case, lease::LeaseDocument};
+use earshot_trust::{Origin, Seat, Surface};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    capabilities::inspect,
+    context::{Context, blocking},
+    error::{CliError, Exit, with_causes},
+    printer::say,
+};
+use crate::{
+    capabilities::{self, Serving},
+    core::{About, NodeHandle},
+    host::Host,
+    lease::LockError,
+    station::{Ensure, EnsureError, Station},
+    system,
+};
+
+/// Runs `earshot mcp`.
+///
+/// # Errors
+/// When not even a client alone can be served.
+pub(super) async fn mcp(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    if matches.get_flag("inspect") {
+        return inspect(context).await;
+    }
+    let seat = random()?;
+    let alone = if matches.get_flag("standalone") {
+        Some("--standalone was given".to_owned())
+    } else if context.environment.off {
+        Some("EARSHOT=off".to_owned())
+    } else {
+        None
+    };
+    let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+    if let Some(reason) = alone {
+        return serve_alone(context, seat, &reason, stdin, stdout).await;
+    }
+    let station = match context.station() {
+        Ok(station) => station,
+        Err(error) => {
+            let reason = format!("{}. {}", error.failure.message, error.failure.remedy);
+            return serve_alone(context, seat, &reason, stdin, stdout).await;
+        }
+    };
+    let watch = parent_watch().map_err(|error| {
+        let remedy = "Free some file descriptors.".to_owned();
+        CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
+    })?;
+    let client_gone = CancellationToken::new();
+    let options = options(context, &station, seat, client_gone.clone());
+    let finder = NodeFinder {
+        context: context.clone(),
+    };
+    let bridge = bridge::run(stdin, stdout, options, finder);
+    let watched = async {
+        watch.gone().await;
+        client_gone.cancel();
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        end = bridge => end,
+        () = watched => unreachable!("it waits for ever once the client is gone"),
+    };
+    match end {
+        BridgeEnd::Alone {
+            reason,
+            pending,
+            stdin,
+            stdout,
+        } => {
+            let stdin = std::io::Cursor::new(pending).chain(stdin);
+            serve_alone(context, seat, &reason, stdin, stdout).await
+        }
+        BridgeEnd::ClientGone | BridgeEnd::OutputClosed => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn random() -> Result<[u8; 16], CliError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| {
+        let remedy = "Check the system's random source.".to_owned();
+        CliError::new(Exit::Failed, Code::Internal, error.to_string(), remedy)
+    })?;
+    Ok(random)
+}
+
+fn options(
+    context: &Context,
+    station: &Station,
+    seat: [u8; 16],
+    client_gone: CancellationToken,
+) -> BridgeOptions {
+    let pid = system::parent_pid().unwrap_or(0);
+    BridgeOptions {
+        seat: bridge::Seat::new(seat),
+        caller_root: station.checkout.root.clone().into_os_string(),
+        session: context.environment.session.clone(),
+        parent_session: context.environment.parent_session.clone(),
+        address: bridge::Address {
+            machine: system::host_name(),
+            pid,
+            pid_started_at: system::process_start(pid).unwrap_or(0),
+            session: context.environment.session.clone(),
+            socket: context.environment.message_socket.clone(),
+        },
+        request_deadline: BridgeOptions::REQUEST_DEADLINE,
+        client_gone,
+    }
+}
+
+/// Finds the node for a bridge, starting one when the bridge's client asks for something.
+struct NodeFinder {
+    context: Context,
+}
+
+impl Finder for NodeFinder {
+    async fn find(&self, want: Want) -> Result<Found, FindError> {
+        // Looked up anew each time: the folder may have become another checkout, or none.
+        let station = self.context.station().map_err(|error| {
+            FindError::Transient(format!(
+                "{}. {}",
+                error.failure.message, error.failure.remedy
+            ))
+        })?;
+        let ensure = Ensure {
+            not_before: want.not_before,
+            may_start: want.may_start,
+            ..self.context.ensure_defaults().map_err(|error| {
+                FindError::Alone(format!(
+                    "{}. {}",
+                    error.failure.message, error.failure.remedy
+                ))
+            })?
+        };
+        let ensured = blocking(move || station.ensure(&ensure)).await;
+        match ensured {
+            Ok(Ok(lease)) => Ok(found(lease)),
+            Ok(Err(error)) => Err(find_error(&error)),
+            Err(error) => Err(FindError::Transient(error.failure.message)),
+        }
+    }
+}
+
+fn found(lease: LeaseDocument) -> Found {
+    Found {
+        socket: lease.socket.into(),
+        epoch: lease.epoch.number(),
+        url: lease.url.unwrap_or_default(),
+    }
+}
+
+fn find_error(error: &EnsureError) -> FindError {
+    let text = with_causes(error);
+    match error {
+        // Nothing that passes while the client lives.
+        EnsureError::Place(_)
+        | EnsureError::Spawn(_)
+        | EnsureError::Elsewhere
+        | EnsureError::Ended(_)
+        | EnsureError::Lock(LockError::NoLocks { .. } | LockError::Open { .. }) => {
+            FindError::Alone(text)
+        }
+        EnsureError::Lock(LockError::Held { .. })
+        | EnsureError::Lease(_)
+        | EnsureError::NotReady { .. }
+        | EnsureError::Absent => FindError::Transient(text),
+    }
+}
+
+/// Serves this client in this process, for this process's life.
+async fn serve_alone(
+    context: &Context,
+    seat: [u8; 16],
+    reason: &str,
+    stdin: impl AsyncRead + Send + Unpin + 'static,
+    stdout: impl AsyncWrite + Send + Unpin,
+) -> Result<ExitCode, CliError> {
+    say(&format!("earshot serves this client alone: {reason}"));
+    let fault = |error: std::io::Error| {
+        let remedy = "Free some threads, or look at the cause.".to_owned();
+        CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
+    };
+    let start = context.start()?;
+    let checkout = earshot_checkout::resolve(&start).unwrap_or_else(|_| folder(start));
+    let head = earshot_checkout::head(&checkout);
+    let about = About {
+        url: None,
+        machine: system::host_name(),
+        idle: None,
+        checkout_id: checkout.id().to_string(),
+        checkout,
+    };
+    let node = NodeHandle::start(about, Case::Kept, head.branch.as_deref()).map_err(fault)?;
+    let stop = CancellationToken::new();
+    let serving = Serving {
+        desired_host: "127.0.0.1".to_owned(),
+        stop: stop.clone(),
+        ..Serving::default()
+    };
+    let boot = format!("alone-{}", std::process::id());
+    let dispatcher = capabilities::dispatcher(&node, serving, boot);
+    let mut caller = Caller::anonymous(Origin::Socket, Surface::Mcp);
+    caller.seat = Some(Seat::new(seat));
+    let host: Arc<dyn McpHost> = Host::new(node, dispatcher);
+    serve_stdio(host, Arc::new(caller), stdin, stdout, stop)
+        .await
+        .ok(); // the client is gone
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A folder served as it is: the state of its repository is told, not used.
+fn folder(root: PathBuf) -> Checkout {
+    Checkout {
+        root,
+        kind: CheckoutKind::Folder,
+        git_dir: None,
+        common_dir: None,
+        device: 0,
+        inode: 0,
+    }
+}

@@ -1,0 +1,274 @@
+//! `up` and `serve`: seeing to the node of a checkout.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::ArgMatches;
+use earshot_capability::{Code, Registry};
+use earshot_proto::lease::{LeaseDocument, Parsed, Standing};
+use serde_json::{Value, json};
+
+use super::{
+    call::{call, send},
+    context::{Context, blocking},
+    error::{CliError, Exit},
+    printer::{Format, Tone, print, print_json, say},
+    render,
+};
+use crate::{
+    capabilities::StatusOutput,
+    daemon::{self, Serve},
+    lease::pause,
+    station::{Ensure, Station},
+    system,
+};
+
+/// How long `stop` waits unless told otherwise: the longest ordered stop, and a little.
+const STOP_WAIT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Runs `earshot serve` and what is below it.
+///
+/// # Errors
+/// Those of the command.
+pub(super) async fn serve(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    match matches.subcommand() {
+        Some(("status", _)) => status(context).await,
+        Some(("ensure", matches)) => ensure(context, matches).await,
+        Some(("stop", matches)) => stop(context, matches).await,
+        Some(_) | None => foreground(context, matches).await,
+    }
+}
+
+/// Runs `earshot up`: sees to the node, then tells how to join it and who is there.
+///
+/// # Errors
+/// Why there is no node.
+pub(super) async fn up(
+    context: &Context,
+    registry: &Registry,
+    matches: &ArgMatches,
+) -> Result<ExitCode, CliError> {
+    context.ensure(ensure_of(context, matches)?).await?;
+    let (station, status) = full_status(context).await?;
+    let printer = context.printer;
+    if printer.format() == Format::Json {
+        print_json(&json!(status));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let board = call(context, registry, "peers.list", json!({})).await?;
+    let program = system::executable().unwrap_or_default();
+    let program = program.display();
+    let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let title = |text: &str| printer.tone(Tone::Strong, text);
+    print(&format!(
+        "{}\n{}\n{}\n{}\n{}\n{}",
+        title(&format!(
+            "The node of this checkout is {}.",
+            status.standing
+        )),
+        render::fields(&[
+            ("url", text(status.url)),
+            ("checkout", station.checkout.root.display().to_string()),
+            ("branch", text(status.branch)),
+            (
+                "process",
+                status
+                    .pid
+                    .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
+            ),
+        ]),
+        title("Connect a client"),
+        render::fields(&[
+            (
+                "Claude Code",
+                format!("claude mcp add earshot -- {program} mcp")
+            ),
+            ("Codex", format!("codex mcp add earshot -- {program} mcp")),
+            (
+                "Gemini CLI",
+                format!("gemini mcp add earshot {program} mcp")
+            ),
+            ("over HTTP", text(status.mcp_url)),
+        ]),
+        title("The board"),
+        render::board(printer, &board),
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn foreground(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    if matches.get_flag("background") {
+        // A session of its own: no signal to its starter's group or terminal reaches it. Refused
+        // only to the leader of a group, which then has a group of its own already.
+        rustix::process::setsid().ok();
+    }
+    let station = context.station()?;
+    let places = context.places()?;
+    let config = context.machine_config()?;
+    let host = matches
+        .get_one::<String>("host")
+        .cloned()
+        .or_else(|| context.environment.http_host.clone());
+    let idle = matches
+        .get_one::<u32>("idle")
+        .map(|seconds| Duration::from_secs((*seconds).into()));
+    let port = matches.get_one::<u16>("port").copied();
+    daemon::serve(Serve {
+        station,
+        places,
+        config,
+        host,
+        port,
+        idle,
+    })
+    .await
+}
+
+async fn ensure(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    context.ensure(ensure_of(context, matches)?).await?;
+    let (_, status) = full_status(context).await?;
+    print_status(context, &status);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn status(context: &Context) -> Result<ExitCode, CliError> {
+    let (_, status) = full_status(context).await?;
+    print_status(context, &status);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_status(context: &Context, status: &StatusOutput) {
+    let value = json!(status);
+    match (context.printer.format(), value) {
+        (Format::Text, Value::Object(fields)) => print(&render::object(&fields)),
+        (_, value) => print_json(&value),
+    }
+}
+
+fn ensure_of(context: &Context, matches: &ArgMatches) -> Result<Ensure, CliError> {
+    let seconds = |name: &str| {
+        matches
+            .get_one::<u32>(name)
+            .map(|seconds| Duration::from_secs((*seconds).into()))
+    };
+    let defaults = context.ensure_defaults()?;
+    Ok(Ensure {
+        idle: seconds("idle").unwrap_or(defaults.idle),
+        wait: seconds("wait").unwrap_or(defaults.wait),
+        port: matches.get_one::<u16>("port").copied(),
+        host: matches
+            .get_one::<String>("host")
+            .cloned()
+            .or_else(|| context.environment.http_host.clone()),
+        ..defaults
+    })
+}
+
+/// Looks at the lease, and asks a node that serves for what only it knows.
+async fn full_status(context: &Context) -> Result<(Station, StatusOutput), CliError> {
+    let station = context.station()?;
+    let desired_host = context.desired_host(None)?;
+    let (station, look) = blocking(move || {
+        let look = station.look();
+        (station, look)
+    })
+    .await?;
+    let look = look.map_err(|error| {
+        let message = format!("the lease cannot be read: {error}");
+        let remedy = "Make the state folder readable to you.".to_owned();
+        CliError::new(Exit::Unknown, Code::Unavailable, message, remedy)
+    })?;
+    let mut status = station.status(&look, desired_host);
+    if let Some(lease) = look.serving(None) {
+        let asked = send(context, lease, "/api/v1/server/status", &json!({})).await;
+        // A node that ends between the two looks leaves the status as the lease tells it.
+        if let Some(told) = asked
+            .ok()
+            .and_then(|told| serde_json::from_value::<StatusOutput>(Value::Object(told)).ok())
+        {
+            status.peers = told.peers;
+            status.idle_seconds = told.idle_seconds;
+            status.desired_host = told.desired_host;
+        }
+    }
+    Ok((station, status))
+}
+
+async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    let wait = matches
+        .get_one::<u32>("wait")
+        .map_or(STOP_WAIT_DEFAULT, |seconds| {
+            Duration::from_secs((*seconds).into())
+        });
+    let station = context.station()?;
+    let looking = station.clone();
+    let look = blocking(move || looking.look()).await?.map_err(|error| {
+        let message = format!("the lease cannot be read: {error}");
+        let remedy = "Make the state folder readable to you.".to_owned();
+        CliError::new(Exit::Unknown, Code::Unavailable, message, remedy)
+    })?;
+    let Some(lease) = look.serving(None).cloned() else {
+        return nothing_to_stop(context, look.standing);
+    };
+    send(context, &lease, "/api/v1/server/stop", &json!({})).await?;
+    let gone = blocking(move || wait_for_end(&station, &lease, wait)).await?;
+    let standing = if gone { "ended" } else { "retiring" };
+    match context.printer.format() {
+        Format::Json => print_json(&json!({ "stopped": gone, "standing": standing })),
+        Format::Text if gone => print("The node has ended.\n"),
+        Format::Text => {}
+    }
+    if gone {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(CliError::new(
+        Exit::NotReady,
+        Code::Unavailable,
+        format!("the node has not ended within {wait:?}"),
+        "Wait longer with --wait, or look at its log.".to_owned(),
+    ))
+}
+
+/// Without a node there is nothing to stop; one that does not answer is left alone, and said so.
+fn nothing_to_stop(context: &Context, standing: Standing) -> Result<ExitCode, CliError> {
+    match standing {
+        Standing::Stale => {
+            say("The lease names a node that is gone or does not answer; nothing was signalled.");
+        }
+        Standing::Starting | Standing::Retiring | Standing::Elsewhere => {
+            return Err(CliError::new(
+                Exit::Refused,
+                Code::Unavailable,
+                format!("the node is {} and takes no order", standing.as_str()),
+                "Try again in a moment, or stop it where it runs.".to_owned(),
+            ));
+        }
+        Standing::Absent | Standing::Ready | Standing::Outdated => {}
+    }
+    match context.printer.format() {
+        Format::Json => {
+            print_json(&json!({ "stopped": false, "standing": standing.as_str() }));
+        }
+        Format::Text => print("No node runs here.\n"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until this very lease has ended: its holder gone, or another's in its place.
+fn wait_for_end(station: &Station, lease: &LeaseDocument, wait: Duration) -> bool {
+    let began = crate::clock::now();
+    loop {
+        let ended = station.look().is_ok_and(|look| {
+            look.verdict.may_take()
+                || look.seen.lease.as_ref().and_then(Parsed::token) != Some(&lease.token)
+        });
+        let pid = u32::try_from(lease.process.pid.number()).ok();
+        let running = pid.and_then(system::process_start) == Some(lease.process.pid_start);
+        if ended && !running {
+            return true;
+        }
+        if crate::clock::now().since(began) >= wait {
+            return false;
+        }
+        pause(Duration::from_millis(5));
+    }
+}

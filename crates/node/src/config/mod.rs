@@ -1,0 +1,11 @@
+//! Configuration, entering once: environment and files become values here.
+
+mod environment;
+mod file;
+mod places;
+
+pub(crate) use environment::Environment;
+pub(crate) use file::{
+    ConfigError, Loopback, MachineConfig, read_machine_config, read_or_make_key,
+};
+pub(crate) use places::{NodeFolder, PlaceError, Places};

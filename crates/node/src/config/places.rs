@@ -1,0 +1,286 @@
+//! Where configuration, data and state live, and the folder of one node.
+
+use std::{
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use earshot_checkout::CheckoutId;
+
+use super::Environment;
+
+/// Longest path of a Unix socket that every system takes, with room for a terminator.
+const SOCKET_PATH_BYTES_MAX: usize = 100;
+
+/// The roots of configuration, data and state on this host.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    config: PathBuf,
+    state: PathBuf,
+    run: PathBuf,
+    host_id: String,
+}
+
+/// The state folder of one node.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeFolder {
+    path: PathBuf,
+    run: PathBuf,
+}
+
+/// Why a state folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    /// Neither `EARSHOT_HOME` nor `HOME` says where.
+    #[error("there is no home folder to keep state in")]
+    NoHome,
+    /// `EARSHOT_HOME` is not an absolute path.
+    #[error("EARSHOT_HOME is not an absolute path: {0}")]
+    HomeNotAbsolute(PathBuf),
+    /// It could not be made or read.
+    #[error("the state folder {path} cannot be used")]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It belongs to somebody else, so what it says cannot be trusted (`attacks.md` 40).
+    #[error("the state folder {path} belongs to user {owner}, not to you")]
+    ForeignOwner {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner's user id.
+        owner: u32,
+    },
+    /// Others may write into it.
+    #[error("the state folder {path} can be written by others (mode {mode:03o})")]
+    OthersWrite {
+        /// The folder.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It is on a file system without working locks.
+    #[error("the state folder {path} is on a {kind} file system, where locks cannot be relied on")]
+    NoLocks {
+        /// The folder.
+        path: PathBuf,
+        /// The kind of file system.
+        kind: &'static str,
+    },
+}
+
+impl PlaceError {
+    /// Returns the one thing to do about it.
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            Self::NoHome => "Set HOME, or EARSHOT_HOME to a folder of your own.".to_owned(),
+            Self::HomeNotAbsolute(_) => "Set EARSHOT_HOME to an absolute path.".to_owned(),
+            Self::Io { path, .. } => {
+                format!(
+                    "Make {} writable, or set EARSHOT_HOME to another folder.",
+                    path.display()
+                )
+            }
+            Self::ForeignOwner { path, .. } => format!(
+                "Run `sudo chown -R \"$(id -u)\" {}`, or set EARSHOT_HOME to a folder of your own.",
+                path.display()
+            ),
+            Self::OthersWrite { path, .. } => format!("Run `chmod 700 {}`.", path.display()),
+            Self::NoLocks { .. } => {
+                "Set EARSHOT_HOME to a folder on a local disk of this machine.".to_owned()
+            }
+        }
+    }
+}
+
+impl Places {
+    /// Finds the places from the environment.
+    ///
+    /// # Errors
+    /// [`PlaceError::NoHome`], [`PlaceError::HomeNotAbsolute`].
+    pub(crate) fn new(environment: &Environment, host_id: String) -> Result<Self, PlaceError> {
+        if let Some(home) = &environment.home {
+            if !home.is_absolute() {
+                return Err(PlaceError::HomeNotAbsolute(home.clone()));
+            }
+            return Ok(Self {
+                config: home.join("config"),
+                state: home.join("state"),
+                run: home.join("run"),
+                host_id,
+            });
+        }
+        let home = environment.user_home.as_deref();
+        let under = |xdg: &Option<PathBuf>, default: &str| {
+            let base = match (xdg, home) {
+                (Some(base), _) => base.clone(),
+                (None, Some(home)) => home.join(default),
+                (None, None) => return Err(PlaceError::NoHome),
+            };
+            Ok(base.join("earshot"))
+        };
+        let run = environment.xdg_runtime.as_ref().map_or_else(
+            || std::env::temp_dir().join(format!("earshot-{}", rustix::process::getuid().as_raw())),
+            |base| base.join("earshot"),
+        );
+        Ok(Self {
+            config: under(&environment.xdg_config, ".config")?,
+            state: under(&environment.xdg_state, ".local/state")?,
+            run,
+            host_id,
+        })
+    }
+
+    /// Returns the machine's configuration file.
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.config.join("config.toml")
+    }
+
+    /// Returns the key that `http.loopback = "key"` asks for.
+    pub(crate) fn http_key_file(&self) -> PathBuf {
+        self.config.join("http.key")
+    }
+
+    /// Returns the folder that keeps what is known of this host's checkouts.
+    pub(crate) fn host_folder(&self) -> PathBuf {
+        self.state.join("hosts").join(&self.host_id)
+    }
+
+    /// Makes that folder, 0700, and refuses one that cannot be trusted.
+    ///
+    /// # Errors
+    /// [`PlaceError`], with its remedy.
+    pub(crate) fn prepare_host_folder(&self) -> Result<PathBuf, PlaceError> {
+        let folder = self.host_folder();
+        make_private(&folder)?;
+        Ok(folder)
+    }
+
+    /// Returns the folder of the node of a checkout, which need not exist.
+    pub(crate) fn node_folder(&self, checkout: &CheckoutId) -> NodeFolder {
+        let path = self.host_folder().join("nodes").join(checkout.to_string());
+        NodeFolder {
+            path,
+            run: self.run.clone(),
+        }
+    }
+}
+
+impl NodeFolder {
+    /// Makes the folder, 0700, and refuses one that cannot be trusted.
+    ///
+    /// # Errors
+    /// [`PlaceError`], with its remedy.
+    pub(crate) fn prepare(&self) -> Result<(), PlaceError> {
+        make_private(&self.path)?;
+        refuse_without_locks(&self.path)
+    }
+
+    /// Returns the folder's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the lease document.
+    pub(crate) fn lease_file(&self) -> PathBuf {
+        self.path.join("lease.json")
+    }
+
+    /// Returns the lock beside the lease document.
+    pub(crate) fn lease_lock(&self) -> PathBuf {
+        self.path.join("lease.lock")
+    }
+
+    /// Returns the lock that lets one of many starters start a node.
+    pub(crate) fn spawn_lock(&self) -> PathBuf {
+        self.path.join("spawn.lock")
+    }
+
+    /// Returns the log of a node that was started in the background.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.path.join("node.log")
+    }
+
+    /// Returns the path of a node's Unix socket, of its own for every tenure: in the folder, or
+    /// under a short name in the runtime folder when that path would be too long for a socket.
+    ///
+    /// # Errors
+    /// [`PlaceError`] when the runtime folder is needed and cannot be trusted.
+    pub(crate) fn socket_file(&self, token: &str) -> Result<PathBuf, PlaceError> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.path.as_os_str().as_encoded_bytes());
+        hasher.update(token.as_bytes());
+        let name = format!("{}.sock", &hasher.finalize().to_hex()[..16]);
+        let beside = self.path.join(&name);
+        if beside.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+            return Ok(beside);
+        }
+        make_private(&self.run)?;
+        Ok(self.run.join(name))
+    }
+}
+
+fn make_private(path: &Path) -> Result<(), PlaceError> {
+    let io = |source| PlaceError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(io)?;
+    let metadata = fs_err::symlink_metadata(path).map_err(io)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if metadata.uid() != rustix::process::getuid().as_raw() {
+        return Err(PlaceError::ForeignOwner {
+            path: path.to_owned(),
+            owner: metadata.uid(),
+        });
+    }
+    if !metadata.is_dir() || mode & 0o022 != 0 {
+        return Err(PlaceError::OthersWrite {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses file systems on which a lock of one host is not one of another (`attacks.md` 15).
+#[cfg(target_os = "linux")]
+fn refuse_without_locks(path: &Path) -> Result<(), PlaceError> {
+    // Magic numbers of linux/magic.h and the file systems' own headers.
+    const REFUSED: [(u64, &str); 8] = [
+        (0x6969, "NFS"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x517b, "SMB"),
+        (0x6573_5546, "FUSE"),
+        (0x0102_1997, "9P"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+    ];
+    let io = |error: rustix::io::Errno| PlaceError::Io {
+        path: path.to_owned(),
+        source: error.into(),
+    };
+    let found = u64::try_from(rustix::fs::statfs(path).map_err(io)?.f_type).unwrap_or(0);
+    match REFUSED
+        .iter()
+        .find(|(magic, _)| *magic == found & 0xffff_ffff)
+    {
+        Some((_, kind)) => Err(PlaceError::NoLocks {
+            path: path.to_owned(),
+            kind,
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn refuse_without_locks(_: &Path) -> Result<(), PlaceError> {
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! What a node holds, owned by one thread; everything else asks it through a [`NodeHandle`].
+
+mod board;
+mod peers;
+mod tickets;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak, atomic::AtomicU64},
+    thread,
+    time::Duration,
+};
+
+use earshot_capability::{Code, Failure};
+use earshot_checkout::Checkout;
+use earshot_proto::{
+    Now, Timestamp,
+    board::{Board, PeerKey, StreamId},
+    claims::Case,
+    text::Line,
+};
+use earshot_trust::SessionId;
+use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use board::{Announcing, Listing};
+pub(crate) use peers::{Greeting, WhoCalls};
+use tickets::Tickets;
+
+use crate::clock;
+
+/// Most steps that wait for the node's thread. Each takes microseconds, and what is told rather than
+/// asked must find room even when every peer of a full board opens a stream at once.
+const QUEUE: usize = 65_536;
+
+type Job = Box<dyn FnOnce(&mut State) + Send>;
+
+/// The way to a node: cheap to clone, answers `unavailable` once the node ended.
+#[derive(Clone)]
+pub(crate) struct NodeHandle {
+    jobs: mpsc::Sender<Job>,
+    about: Arc<About>,
+    streams: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for NodeHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeHandle")
+            .field("about", &self.about)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is fixed for a node's life.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    /// The checkout that it serves.
+    pub(crate) checkout: Checkout,
+    /// Its url, where it is served over TCP.
+    pub(crate) url: Option<String>,
+    /// The name of this machine, as its own peers see it.
+    pub(crate) machine: String,
+    /// How long it goes on without use; `None` for ever.
+    pub(crate) idle: Option<Duration>,
+    /// The id of the checkout, as it is shown.
+    pub(crate) checkout_id: String,
+}
+
+/// What a node holds. Only its thread touches it.
+pub(crate) struct State {
+    board: Board,
+    /// The peer that each execution session speaks through, the latest where there are several.
+    sessions: BTreeMap<SessionId, PeerKey>,
+    /// The session of each peer that named one: the first is final.
+    bound: BTreeMap<PeerKey, SessionId>,
+    tickets: Tickets,
+    /// Open streams, with what goes when their guard does.
+    streams: BTreeMap<StreamId, (PeerKey, Weak<()>)>,
+    branch: Option<Line>,
+    last_use: Now,
+}
+
+impl NodeHandle {
+    /// Starts the thread of a node. It ends when the last handle is dropped.
+    ///
+    /// # Errors
+    /// When the system refuses a thread or random bytes.
+    pub(crate) fn start(about: About, case: Case, branch: Option<&str>) -> std::io::Result<Self> {
+        let (jobs, mut inbox) = mpsc::channel::<Job>(QUEUE);
+        let mut state = State {
+            board: Board::new(case),
+            sessions: BTreeMap::new(),
+            bound: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            tickets: Tickets::new()?,
+            branch: branch.map(Line::name),
+            last_use: clock::now(),
+        };
+        thread::Builder::new()
+            .name("node".to_owned())
+            .spawn(move || {
+                while let Some(job) = inbox.blocking_recv() {
+                    job(&mut state);
+                }
+            })?;
+        Ok(Self {
+            jobs,
+            about: Arc::new(about),
+            streams: Arc::default(),
+        })
+    }
+
+    /// Returns a handle to a node that has ended: for reading what its capabilities declare.
+    pub(crate) fn ended(about: About) -> Self {
+        let (jobs, _) = mpsc::channel(1);
+        Self {
+            jobs,
+            about: Arc::new(about),
+            streams: Arc::default(),
+        }
+    }
+
+    /// Returns what is fixed for the node's life.
+    pub(crate) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Runs a step on the node's thread and returns its answer.
+    ///
+    /// # Errors
+    /// `unavailable` when the node ended.
+    ///
+    /// # Cancel safety
+    /// A step that was queued is run even when nobody waits for its answer any more.
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut State) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |state| {
+            answer.send(step(state)).ok(); // nobody waits any more: the step itself was done
+        });
+        self.jobs.send(job).await.map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())
+    }
+
+    /// Queues a step without waiting, when there is room.
+    fn tell(&self, step: impl FnOnce(&mut State) + Send + 'static) {
+        self.jobs.try_send(Box::new(step)).ok(); // full or ended: the next tick finds the same
+    }
+
+    /// Does what is due: lets silent peers and ended processes depart. Called every heartbeat.
+    pub(crate) async fn tick(&self, branch: Option<String>) -> Result<(), Failure> {
+        self.ask(move |state| state.tick(branch.as_deref())).await
+    }
+
+    /// Says how long nothing has used the node; `None` while a peer is attached.
+    pub(crate) async fn idle_for(&self) -> Result<Option<Duration>, Failure> {
+        self.ask(|state| {
+            let busy = state.board.count() > 0;
+            (!busy).then(|| clock::now().since(state.last_use))
+        })
+        .await
+    }
+
+    /// Returns how many peers are attached.
+    pub(crate) async fn attached(&self) -> Result<usize, Failure> {
+        self.ask(|state| state.board.count()).await
+    }
+}
+
+fn ended() -> Failure {
+    Failure::new(
+        Code::Unavailable,
+        "this node has ended",
+        "Call again: the next node of this checkout answers.",
+    )
+}
+
+/// Reads both clocks.
+fn moment() -> (Now, Timestamp) {
+    (clock::now(), clock::wall())
+}

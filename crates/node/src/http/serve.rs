@@ -1,0 +1,311 @@
+//! The accept loops: connections bounded in number and pace, none dropped while being answered.
+
+use std::{convert::Infallible, io, net::SocketAddr, panic, sync::Arc};
+
+use axum::{body::Body, extract::Request};
+use earshot_trust::{PeerUid, Transport};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    connection::{Answer, Pace, Paced},
+    peer_uid::PeerUids,
+    site::Site,
+    surfaces::Limits,
+};
+
+/// Bytes of a request's head that hyper reads; beyond it answers 431 by itself. Twice what the
+/// surface allows, so that most clients that send too much get the error in its usual form.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers that hyper reads, for the same reason.
+const HEADERS_MAX: usize = 256;
+
+/// Serves the site at a TCP address until told to stop; returns when the last answer has left.
+///
+/// # Panics
+/// When the answering of a request panicked.
+///
+/// # Cancel safety
+/// Dropping the future cuts every connection off.
+pub(crate) async fn serve_tcp(
+    listener: TcpListener,
+    site: Arc<Site>,
+    shutdown: CancellationToken,
+    tracker: TaskTracker,
+) {
+    let uids = PeerUids::open();
+    serve(Tcp { listener, uids }, site, shutdown, tracker).await;
+}
+
+/// Serves the site at a Unix socket until told to stop; returns when the last answer has left.
+///
+/// # Panics
+/// When the answering of a request panicked.
+///
+/// # Cancel safety
+/// Dropping the future cuts every connection off.
+pub(crate) async fn serve_unix(
+    listener: UnixListener,
+    site: Arc<Site>,
+    shutdown: CancellationToken,
+    tracker: TaskTracker,
+) {
+    serve(listener, site, shutdown, tracker).await;
+}
+
+/// A listener of either kind.
+trait Accept {
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Accepts a connection and says whose it is, before a byte of it is read.
+    ///
+    /// Cancel safe: no accepted connection is lost.
+    async fn accept(&mut self) -> io::Result<(Self::Io, Transport)>;
+}
+
+struct Tcp {
+    listener: TcpListener,
+    uids: PeerUids,
+}
+
+impl Accept for Tcp {
+    type Io = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, Transport)> {
+        let (stream, peer) = self.listener.accept().await?;
+        let transport = self.transport(peer, stream.local_addr()?);
+        // Answers are written whole: waiting to fill a packet only delays them.
+        stream.set_nodelay(true)?;
+        Ok((stream, transport))
+    }
+}
+
+impl Tcp {
+    fn transport(&mut self, peer: SocketAddr, own: SocketAddr) -> Transport {
+        let loopback = peer.ip().to_canonical().is_loopback();
+        Transport::Tcp {
+            peer: peer.ip(),
+            peer_uid: if loopback {
+                self.uids.of(peer, own)
+            } else {
+                PeerUid::Unsupported
+            },
+        }
+    }
+}
+
+impl Accept for UnixListener {
+    type Io = UnixStream;
+
+    async fn accept(&mut self) -> io::Result<(UnixStream, Transport)> {
+        let (stream, _) = Self::accept(self).await?;
+        let peer = stream.peer_cred()?;
+        tracing::trace!(pid = peer.pid(), "accepted at the Unix socket");
+        Ok((stream, Transport::UnixSocket { uid: peer.uid() }))
+    }
+}
+
+async fn serve<L: Accept>(
+    mut listener: L,
+    site: Arc<Site>,
+    shutdown: CancellationToken,
+    tracker: TaskTracker,
+) {
+    let limits = *site.limits();
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    let mut failing = false;
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        let accept = async {
+            let place = place.await;
+            (place, listener.accept().await)
+        };
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            Some(ended) = connections.join_next() => {
+                rethrow(ended);
+                continue;
+            }
+            (place, accepted) = accept => accepted.map(|connection| (place, connection)),
+        };
+        match accepted {
+            Ok((place, (io, transport))) => {
+                failing = false;
+                let site = Arc::clone(&site);
+                let shutdown = shutdown.clone();
+                connections.spawn(tracker.track_future(async move {
+                    let _place = place;
+                    attend(io, transport, site, shutdown).await;
+                }));
+            }
+            Err(error) if concerns_one_connection(&error) => {
+                tracing::debug!(%error, "a connection was gone before it was accepted");
+            }
+            Err(error) => {
+                if !failing {
+                    tracing::warn!(%error, "no connection can be accepted; trying on");
+                    failing = true;
+                }
+                pause(&limits, &shutdown).await;
+            }
+        }
+    }
+    drop(listener);
+    while let Some(ended) = connections.join_next().await {
+        rethrow(ended);
+    }
+}
+
+/// Waits before the next attempt: with no descriptors left, every attempt fails at once.
+async fn pause(limits: &Limits, shutdown: &CancellationToken) {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = tokio::time::sleep(limits.accept_pause) => {}
+    }
+}
+
+/// A panic while answering is a fault of this program: whoever runs the loop must see it.
+fn rethrow(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(cause) = error.try_into_panic()
+    {
+        panic::resume_unwind(cause);
+    }
+}
+
+fn concerns_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotConnected
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Answers the requests of one connection.
+async fn attend(
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    transport: Transport,
+    site: Arc<Site>,
+    shutdown: CancellationToken,
+) {
+    let limits = *site.limits();
+    let pace = Arc::new(Pace::default());
+    let io = TokioIo::new(Paced::new(io, Arc::clone(&pace), limits));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let answering = pace.begin();
+        let site = Arc::clone(&site);
+        async move {
+            let request: Request = request.map(Body::new);
+            let response = site.answer(transport, request).await;
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, answering)))
+        }
+    });
+    let mut connection = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            // Only a backstop; but with it, hyper looks at the socket again after an answer, which
+            // is when an idle connection's time begins.
+            .header_read_timeout(limits.idle + limits.head)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(io, service)
+    );
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let Ok(ended) = tokio::time::timeout(limits.drain, connection).await else {
+                tracing::debug!("an answer was cut off: the node ends");
+                return;
+            };
+            ended
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, time::Duration};
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
+        sync::mpsc,
+    };
+
+    use super::{super::tests::Fixture, *};
+
+    /// A listener that fails as it is told to, and then accepts.
+    struct Failing {
+        errors: VecDeque<io::Error>,
+        connections: mpsc::Receiver<DuplexStream>,
+    }
+
+    impl Accept for Failing {
+        type Io = DuplexStream;
+
+        async fn accept(&mut self) -> io::Result<(DuplexStream, Transport)> {
+            if let Some(error) = self.errors.pop_front() {
+                return Err(error);
+            }
+            match self.connections.recv().await {
+                Some(io) => Ok((io, Transport::UnixSocket { uid: 1000 })),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn accept_errors_are_survived() {
+        let mut fixture = Fixture::new();
+        fixture.limits.accept_pause = Duration::from_millis(1);
+        let no_descriptors = || io::Error::from_raw_os_error(24);
+        let aborted = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        let (dial, connections) = mpsc::channel(1);
+        let listener = Failing {
+            errors: [
+                no_descriptors(),
+                aborted(),
+                no_descriptors(),
+                no_descriptors(),
+            ]
+            .into(),
+            connections,
+        };
+        let (shutdown, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let ended = tracker.spawn(serve(
+            listener,
+            fixture.site(),
+            shutdown.clone(),
+            tracker.clone(),
+        ));
+        let (mut client, node) = tokio::io::duplex(64 * 1024);
+        dial.send(node).await.unwrap();
+        client
+            .write_all(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        shutdown.cancel();
+        ended.await.unwrap();
+    }
+}

@@ -1,0 +1,165 @@
+//! Taking a lock file: flock, polled with a deadline, on the file that the path names.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::{
+    fs::{FlockOperation, OFlags, flock},
+    io::Errno,
+};
+
+use crate::clock;
+
+/// Time between two tries: short against any wait that a person notices.
+const POLL: Duration = Duration::from_millis(2);
+
+/// A lock that is held until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    _file: File,
+}
+
+/// Why a lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LockError {
+    /// Somebody else held it all the time.
+    #[error("{path} was held by another process for {waited:?}")]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The file system has no working locks.
+    #[error("{path} is on a file system without working locks")]
+    NoLocks {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened.
+    #[error("{path} cannot be opened{owner}")]
+    Open {
+        /// The lock file.
+        path: PathBuf,
+        /// Whose it is, where that is why.
+        owner: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Takes the lock exclusively, waiting up to `wait`.
+///
+/// A stopped process can hold a lock for ever, so nobody waits without a deadline. A lock file
+/// that was deleted and made anew would let two in: after locking, descriptor and path must name
+/// the same file (`attacks.md` 7).
+///
+/// # Errors
+/// [`LockError`], naming the file.
+pub(crate) fn lock_within(path: &Path, wait: Duration) -> Result<Locked, LockError> {
+    let began = clock::now();
+    loop {
+        let file = open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_still_at(&file, path) => return Ok(Locked { _file: file }),
+            // Deleted and made anew meanwhile, or a signal came: try again at once.
+            Ok(()) | Err(Errno::INTR) => continue,
+            Err(Errno::WOULDBLOCK) => {}
+            Err(_) => {
+                return Err(LockError::NoLocks {
+                    path: path.to_owned(),
+                });
+            }
+        }
+        let waited = clock::now().since(began);
+        if waited >= wait {
+            return Err(LockError::Held {
+                path: path.to_owned(),
+                waited,
+            });
+        }
+        pause(POLL);
+    }
+}
+
+/// Sleeps for a moment, in a thread that has nothing else to do.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "flock has no deadline, so a waiter polls"
+)]
+pub(crate) fn pause(moment: Duration) {
+    std::thread::sleep(moment);
+}
+
+fn open(path: &Path) -> Result<File, LockError> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0))
+        .open(path)
+        .map_err(|source| {
+            let owner = fs_err::symlink_metadata(path)
+                .map(|metadata| format!(" (it belongs to user {})", metadata.uid()))
+                .unwrap_or_default();
+            LockError::Open {
+                path: path.to_owned(),
+                owner,
+                source,
+            }
+        })
+}
+
+/// Says whether the path still names this very file.
+pub(super) fn is_still_at(file: &File, path: &Path) -> bool {
+    let Ok(mine) = file.metadata() else {
+        return false;
+    };
+    fs_err::symlink_metadata(path)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (mine.dev(), mine.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_lock_is_refused_at_the_deadline_and_free_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        let held = lock_within(&path, Duration::ZERO).unwrap();
+        let refused = lock_within(&path, Duration::from_millis(5)).unwrap_err();
+        assert!(matches!(refused, LockError::Held { .. }), "{refused}");
+        drop(held);
+        lock_within(&path, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_was_replaced_does_not_let_two_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        let file = open(&path).unwrap();
+        fs_err::remove_file(&path).unwrap();
+        open(&path).unwrap();
+        assert!(!is_still_at(&file, &path));
+    }
+
+    #[test]
+    fn a_symlink_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
+        assert!(matches!(
+            lock_within(&path, Duration::ZERO),
+            Err(LockError::Open { .. })
+        ));
+        assert!(!folder.path().join("elsewhere").exists());
+    }
+}

@@ -1,0 +1,7 @@
+//! The `earshot` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    earshot::main()
+}

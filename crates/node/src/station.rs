@@ -1,0 +1,359 @@
+//! A checkout and its node, seen from outside: where it stands, and seeing to it that it runs.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use earshot_checkout::{Checkout, RootIndex, RootIndexError, resolve};
+use earshot_proto::{
+    Now,
+    lease::{
+        Epoch, Examination, HeartbeatWatch, Here, LeaseDocument, Parsed, Standing, Verdict,
+        holder_verdict, standing,
+    },
+};
+
+use crate::{
+    capabilities::StatusOutput,
+    clock,
+    config::{Environment, NodeFolder, PlaceError, Places},
+    lease::{LockError, examine, here, lock_within, pause},
+    system,
+};
+
+/// Most bytes of the background log before it is put aside; one older log is kept.
+const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Seconds without use after which a node that a client started ends.
+pub(crate) const IDLE_DEFAULT: Duration = Duration::from_mins(15);
+
+/// Longest pause between two looks at a lease: short against anything a person waits for.
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// A checkout, and where its node keeps its state.
+#[derive(Debug, Clone)]
+pub(crate) struct Station {
+    /// The checkout.
+    pub(crate) checkout: Checkout,
+    /// The state folder of its node.
+    pub(crate) folder: NodeFolder,
+    /// Who looks.
+    pub(crate) here: Here,
+}
+
+/// Why a checkout has no station.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StationError {
+    /// There is no checkout.
+    #[error(transparent)]
+    Resolve(#[from] earshot_checkout::ResolveError),
+    /// There is no place for state.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The list of known roots cannot be used.
+    #[error(transparent)]
+    Index(#[from] RootIndexError),
+}
+
+/// One look at the node.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// The verdict on the holder.
+    pub(crate) verdict: Verdict,
+    /// The standing.
+    pub(crate) standing: Standing,
+    /// What was seen.
+    pub(crate) seen: Examination,
+}
+
+/// What `ensure` may do.
+#[derive(Debug, Clone)]
+pub(crate) struct Ensure {
+    /// Seconds without use after which a node started here ends.
+    pub(crate) idle: Duration,
+    /// How long to wait for it.
+    pub(crate) wait: Duration,
+    /// The port that it should take.
+    pub(crate) port: Option<u16>,
+    /// The address that it should bind, named by a person; a bridge names none.
+    pub(crate) host: Option<String>,
+    /// The lowest epoch that will do.
+    pub(crate) not_before: Option<u64>,
+    /// Whether one may be started.
+    pub(crate) may_start: bool,
+}
+
+/// Why there is no node.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EnsureError {
+    /// The state folder cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A lock could not be taken.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The lease cannot be read.
+    #[error("the lease cannot be read")]
+    Lease(#[source] io::Error),
+    /// The executable cannot be started.
+    #[error("the node cannot be started")]
+    Spawn(#[source] io::Error),
+    /// It ended instead of serving.
+    #[error("the node ended at once: {0}")]
+    Ended(String),
+    /// It lives where it cannot be reached.
+    #[error(
+        "the node of this checkout runs in another container or namespace and cannot be reached"
+    )]
+    Elsewhere,
+    /// It was not ready in time.
+    #[error("the node was not ready within {wait:?}; it is {standing}", standing = .standing.as_str())]
+    NotReady {
+        /// How long was waited.
+        wait: Duration,
+        /// Where it stood then.
+        standing: Standing,
+    },
+    /// None runs, and none may be started.
+    #[error("no node runs here")]
+    Absent,
+}
+
+impl Station {
+    /// Finds the checkout around a path, and the folder of its node.
+    ///
+    /// # Errors
+    /// [`StationError`].
+    pub(crate) fn find(start: &Path, places: &Places, host_id: &str) -> Result<Self, StationError> {
+        earshot_capability::count(earshot_capability::Step::CheckoutResolved);
+        let checkout = resolve(start)?;
+        let host_folder = places.prepare_host_folder()?;
+        let checkout = RootIndex::new(&host_folder).settle(checkout)?;
+        let folder = places.node_folder(&checkout.id());
+        Ok(Self {
+            checkout,
+            folder,
+            here: here(host_id),
+        })
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// When the lease is there and cannot be read.
+    pub(crate) fn look(&self) -> io::Result<Look> {
+        self.look_again(&mut HeartbeatWatch::default(), clock::now())
+    }
+
+    fn look_again(&self, watch: &mut HeartbeatWatch, now: Now) -> io::Result<Look> {
+        let seen = examine(&self.folder, &self.here.place)?;
+        let watched = watch.look(now, seen.lease.as_ref(), seen.beat, seen.answer);
+        let verdict = holder_verdict(&seen, watched, &self.here);
+        let standing = standing(verdict, &seen);
+        Ok(Look {
+            verdict,
+            standing,
+            seen,
+        })
+    }
+
+    /// Sees to it that a node serves, starting one where none does, and returns its lease.
+    ///
+    /// Blocks the thread. Run twice it starts nothing; run by many at once, one starts a node and
+    /// the others wait for it.
+    ///
+    /// # Errors
+    /// [`EnsureError`].
+    pub(crate) fn ensure(&self, ensure: &Ensure) -> Result<LeaseDocument, EnsureError> {
+        let began = clock::now();
+        let mut watch = HeartbeatWatch::default();
+        let mut delay = Duration::from_millis(1);
+        loop {
+            let look = self
+                .look_again(&mut watch, clock::now())
+                .map_err(EnsureError::Lease)?;
+            if let Some(lease) = look.serving(ensure.not_before) {
+                return Ok(lease.clone());
+            }
+            if look.verdict == Verdict::Elsewhere {
+                return Err(EnsureError::Elsewhere);
+            }
+            if look.verdict.may_take() {
+                if !ensure.may_start {
+                    return Err(EnsureError::Absent);
+                }
+                self.start_one(ensure)?;
+                delay = Duration::from_millis(1);
+            }
+            if clock::now().since(began) >= ensure.wait {
+                return Err(EnsureError::NotReady {
+                    wait: ensure.wait,
+                    standing: look.standing,
+                });
+            }
+            pause(delay);
+            delay = (delay * 2).min(LOOK_PAUSE_MAX);
+        }
+    }
+
+    /// Starts a node unless another starter just did, and waits until its lease is there.
+    fn start_one(&self, ensure: &Ensure) -> Result<(), EnsureError> {
+        self.folder.prepare()?;
+        let _lock = lock_within(&self.folder.spawn_lock(), ensure.wait)?;
+        if !self.look().map_err(EnsureError::Lease)?.verdict.may_take() {
+            return Ok(());
+        }
+        let mut child = self.spawn(ensure).map_err(EnsureError::Spawn)?;
+        let began = clock::now();
+        while clock::now().since(began) < ensure.wait {
+            if !self.look().map_err(EnsureError::Lease)?.verdict.may_take() {
+                break;
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(EnsureError::Ended(self.last_words(status)));
+            }
+            pause(Duration::from_millis(1));
+        }
+        // Collects the child whenever it ends, so that no zombie stays while this process lives.
+        std::thread::spawn(move || child.wait());
+        Ok(())
+    }
+
+    fn spawn(&self, ensure: &Ensure) -> io::Result<Child> {
+        let log = self.open_log()?;
+        let mut command = Command::new(system::executable()?);
+        command
+            .arg("serve")
+            .arg("--background")
+            .arg("--root")
+            .arg(&self.checkout.root);
+        command.arg("--idle").arg(ensure.idle.as_secs().to_string());
+        if let Some(port) = ensure.port {
+            command.arg("--port").arg(port.to_string());
+        }
+        if let Some(host) = &ensure.host {
+            command.arg("--host").arg(host);
+        }
+        command.env_clear().envs(kept_environment());
+        command.current_dir(self.folder.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+    }
+
+    /// Opens the log of the background node, putting a full one aside.
+    fn open_log(&self) -> io::Result<std::fs::File> {
+        let path = self.folder.log_file();
+        if fs_err::metadata(&path).is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {
+            fs_err::rename(&path, path.with_extension("log.1"))?;
+        }
+        std::fs::File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)
+    }
+
+    /// Returns the last line of the log: why a node ended at once.
+    fn last_words(&self, status: std::process::ExitStatus) -> String {
+        fs_err::read_to_string(self.folder.log_file())
+            .ok()
+            .and_then(|log| {
+                log.lines()
+                    .rev()
+                    .find(|line| !line.is_empty())
+                    .map(str::to_owned)
+            })
+            .unwrap_or_else(|| status.to_string())
+    }
+
+    /// Says where the node stands, in the form of the contract.
+    pub(crate) fn status(&self, look: &Look, desired_host: String) -> StatusOutput {
+        let mut status = StatusOutput {
+            standing: look.standing.as_str().to_owned(),
+            checkout_id: self.checkout.id().to_string(),
+            repository_id: self.checkout.repository_id().to_string(),
+            branch: earshot_checkout::head(&self.checkout).branch,
+            lease_path: Some(self.folder.lease_file().to_string_lossy().into_owned()),
+            desired_host: Some(desired_host),
+            ..StatusOutput::default()
+        };
+        status.lease_epoch = look
+            .seen
+            .lease
+            .as_ref()
+            .and_then(Parsed::epoch)
+            .map(Epoch::number);
+        let living = !matches!(look.standing, Standing::Absent);
+        if let Some(lease) = look
+            .seen
+            .lease
+            .as_ref()
+            .and_then(Parsed::document)
+            .filter(|_| living)
+        {
+            status.pid = Some(lease.process.pid.number());
+            status.version = Some(lease.version.clone());
+            status.commit = Some(lease.build.clone()).filter(|commit| !commit.is_empty());
+            status.mcp_url = lease
+                .url
+                .as_ref()
+                .map(|url| format!("{url}/c/{}/mcp", status.checkout_id));
+            status.url.clone_from(&lease.url);
+        }
+        status
+    }
+}
+
+impl Look {
+    /// Returns the lease of a node that serves, of this epoch or a later one.
+    pub(crate) fn serving(&self, not_before: Option<u64>) -> Option<&LeaseDocument> {
+        let ready = matches!(self.standing, Standing::Ready | Standing::Outdated);
+        let lease = self.seen.lease.as_ref().and_then(Parsed::document)?;
+        let late_enough = not_before.is_none_or(|epoch| lease.epoch.number() >= epoch);
+        (ready && late_enough).then_some(lease)
+    }
+}
+
+/// Lists the variables that a node in the background keeps: no client's session or credentials
+/// reach a process that outlives the client.
+fn kept_environment() -> Vec<(OsString, OsString)> {
+    const KEPT: [&str; 13] = [
+        "HOME",
+        "PATH",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "TMPDIR",
+        "EARSHOT_HOME",
+        "EARSHOT_LOG",
+        "EARSHOT_MESH",
+        "EARSHOT_MESH_INTERFACES",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "RUST_BACKTRACE",
+    ];
+    std::env::vars_os()
+        .filter(|(name, _)| {
+            name.to_str().is_some_and(|name| {
+                KEPT.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_")
+            })
+        })
+        .collect()
+}
+
+/// Finds where to begin looking for the checkout: the ladder of `node.md`.
+pub(crate) fn start_of(root: Option<&Path>, environment: &Environment) -> io::Result<PathBuf> {
+    let named = root
+        .map(Path::to_owned)
+        .or_else(|| environment.root.clone())
+        .or_else(|| environment.claude_project_dir.clone());
+    named.map_or_else(std::env::current_dir, Ok)
+}

@@ -1,0 +1,6 @@
+//! What the tests of earshot share: the simulator, and the spawner of real processes.
+//!
+//! A dev-dependency of other crates, and never part of what is built for users.
+
+pub mod process;
+pub mod sim;
