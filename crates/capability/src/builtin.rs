@@ -30,7 +30,7 @@ struct Nothing {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FindInput {
-    /// Words to look for in ids, titles and descriptions.
+    /// Words to look for.
     query: String,
 }
 
@@ -44,7 +44,7 @@ struct DescribeInput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CallInput {
-    /// The capability's id, as `peers.list`.
+    /// As `peers.list`.
     id: String,
     /// Its input.
     #[serde(default)]
@@ -114,8 +114,7 @@ fn find() -> Capability {
     Draft::query(
         "capabilities.find",
         "Find a capability",
-        "Finds what this node can do beyond the listed tools, by words; call a hit with \
-         capabilities_call.",
+        "Finds what else this node can do, by words; capabilities_call calls it.",
     )
     .listed()
     .handler(|call: Call, input: FindInput| async move {
@@ -165,7 +164,7 @@ fn call() -> Capability {
     Draft::command(
         "capabilities.call",
         "Call a capability",
-        "Calls any capability by its id, with its input; capabilities_find names them.",
+        "Calls any capability that capabilities_find names.",
     )
     .listed()
     .handler(|call: Call, input: CallInput| async move {

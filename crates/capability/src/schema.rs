@@ -98,10 +98,12 @@ fn strip(schema: &mut Value, keywords: &[&str]) {
 fn listed_input(schema: &Value) -> Map<String, Value> {
     let mut schema = schema.clone();
     collapse_nullable(&mut schema);
-    strip(&mut schema, &["$schema"]);
+    plain_words(&mut schema);
     let mut fields = as_object(schema);
-    // The tool's own description says what it is for; the type's would say it twice.
+    // The tool's own description says what it is for; the type's would say it twice. That an
+    // unknown argument is refused, the refusal says: naming it.
     fields.shift_remove("description");
+    fields.shift_remove("additionalProperties");
     fields.entry("properties").or_insert_with(|| json!({}));
     fields
 }
@@ -154,13 +156,43 @@ fn collapse_nullable(schema: &mut Value) {
                     }
                 }
             }
-            if fields.get("default").is_some_and(Value::is_null) {
-                fields.shift_remove("default");
-            }
             fields.values_mut().for_each(collapse_nullable);
         }
         Value::Array(items) => items.iter_mut().for_each(collapse_nullable),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Writes a choice of words as an `enum`, which every client reads, and descriptions on one line.
+/// Defaults go: a field that is not required says enough.
+fn plain_words(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
+    fields.shift_remove("default");
+    if let Some(Value::String(description)) = fields.get_mut("description") {
+        *description = description.replace('\n', " ");
+    }
+    let words: Option<Vec<Value>> =
+        fields
+            .get("oneOf")
+            .and_then(Value::as_array)
+            .and_then(|choices| {
+                choices
+                    .iter()
+                    .map(|choice| choice.get("const").cloned())
+                    .collect()
+            });
+    if let Some(words) = words {
+        fields.shift_remove("oneOf");
+        fields.insert("type".to_owned(), json!("string"));
+        fields.insert("enum".to_owned(), Value::Array(words));
+    }
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(plain_words);
+    }
+    if let Some(items) = fields.get_mut("items") {
+        plain_words(items);
     }
 }
 

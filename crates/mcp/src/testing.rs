@@ -72,15 +72,15 @@ fn echo() -> Capability {
         })
 }
 
-fn unlisted(id: &'static str, effect: Effect) -> Capability {
-    Draft::<EchoInput, EchoInput2>::command(id, "Unlisted", "Is not listed.")
-        .effect(effect)
-        .handler(|_, input: EchoInput| async move { Ok(EchoInput2 { text: input.text }) })
+#[derive(Debug, Serialize, JsonSchema)]
+struct Text {
+    text: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-struct EchoInput2 {
-    text: String,
+fn unlisted(id: &'static str, effect: Effect) -> Capability {
+    Draft::<EchoInput, Text>::command(id, "Unlisted", "Is not listed.")
+        .effect(effect)
+        .handler(|_, input: EchoInput| async move { Ok(Text { text: input.text }) })
 }
 
 impl FakeHost {
@@ -131,7 +131,8 @@ impl McpHost for FakeHost {
         greeting: Greeting,
     ) -> HostFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
-            if let Some(failure) = self.refusing.lock().unwrap().clone() {
+            let refusing = self.refusing.lock().unwrap().clone();
+            if let Some(failure) = refusing {
                 return Err(failure);
             }
             self.greeted

@@ -8,6 +8,8 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Tool, ToolAnnotation
 use serde_json::{Map, Value, json};
 
 /// Renders the default tool list, in the order of the ids. Done once, when the node starts.
+///
+/// Titles are left out: the description says what a tool is for, and an agent pays for every byte.
 pub(crate) fn render(registry: &Registry) -> Vec<Tool> {
     count(Step::ToolListRendered);
     registry.listed().map(tool).collect()
@@ -19,8 +21,11 @@ fn tool(declaration: &Declaration) -> Tool {
         Some(Cow::Borrowed(declaration.description)),
         Arc::new(declaration.schemas.input_listed.clone()),
     );
-    tool.title = Some(declaration.title.to_owned());
-    tool.output_schema = output_schema(declaration);
+    tool.output_schema = Some(Arc::new(declaration.schemas.output_listed.clone()));
+    #[cfg(feature = "conformance")]
+    if is_native(&declaration.schemas.output_listed) {
+        tool.output_schema = None;
+    }
     tool.annotations = Some(annotations(declaration));
     tool.meta = Some(MetaObject::from(object(json!({
         "earshot": {
@@ -29,15 +34,6 @@ fn tool(declaration: &Declaration) -> Tool {
         },
     }))));
     tool
-}
-
-fn output_schema(declaration: &Declaration) -> Option<Arc<Map<String, Value>>> {
-    let schema = &declaration.schemas.output_listed;
-    #[cfg(feature = "conformance")]
-    if is_native(schema) {
-        return None;
-    }
-    Some(Arc::new(schema.clone()))
 }
 
 /// Says whether an output has no field of its own: a fixture that answers in MCP's own form.

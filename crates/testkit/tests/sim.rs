@@ -15,7 +15,10 @@ fn report(failure: &Failure) -> String {
 fn two_hundred_seeds_hold_every_invariant() {
     let sum = sim::run_many(0, 200).unwrap_or_else(|failure| panic!("{}", report(&failure)));
     println!("{sum:?}");
-    assert!(sum.tenures > 1_000 && sum.commits > 5_000, "the worlds are lively: {sum:?}");
+    assert!(
+        sum.tenures > 1_000 && sum.commits > 5_000,
+        "the worlds are lively: {sum:?}"
+    );
 }
 
 #[test]
@@ -46,7 +49,12 @@ fn a_log_is_replayed_step_by_step() {
     }
     let last = last.expect("a log has steps");
     assert_eq!(last.line, log.lines().count());
-    assert!(last.notes.iter().any(|note| note.contains(&failure.violation.what)), "{last:?}");
+    assert!(
+        last.notes
+            .iter()
+            .any(|note| note.contains(&failure.violation.what)),
+        "{last:?}"
+    );
     assert!(Replay::new("{}").is_err());
     assert!(Replay::new("").is_err());
 }

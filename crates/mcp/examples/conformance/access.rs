@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     extract::{ConnectInfo, Request, State},
-    http::{StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -23,7 +23,7 @@ pub(crate) async fn judge(
 ) -> Response {
     let caller = verdict(port, peer, &request).and_then(|origin| {
         Caller::from_headers(origin, Surface::Mcp, |name| {
-            request.headers().get(name).map(|value| value.as_bytes())
+            request.headers().get(name).map(HeaderValue::as_bytes)
         })
     });
     match caller {
@@ -42,9 +42,9 @@ pub(crate) async fn judge(
 
 fn verdict(port: u16, peer: SocketAddr, request: &Request) -> Result<Origin, Failure> {
     let headers = request.headers();
-    let all = |name: header::HeaderName| -> Vec<&[u8]> {
+    let all = |name: HeaderName| -> Vec<&[u8]> {
         let values = headers.get_all(name).iter();
-        values.map(header::HeaderValue::as_bytes).collect()
+        values.map(HeaderValue::as_bytes).collect()
     };
     let authority = request.uri().authority().map(ToString::to_string);
     Ok(caller_verdict(&RequestFacts {
@@ -58,7 +58,7 @@ fn verdict(port: u16, peer: SocketAddr, request: &Request) -> Result<Origin, Fai
         hosts: &all(header::HOST),
         target_authority: authority.as_deref(),
         origins: &all(header::ORIGIN),
-        fetch_site: headers.get("sec-fetch-site").map(|value| value.as_bytes()),
+        fetch_site: headers.get("sec-fetch-site").map(HeaderValue::as_bytes),
         forwarded: headers
             .keys()
             .any(|name| is_forwarding_header(name.as_str())),

@@ -9,6 +9,7 @@ use super::{answer, draft, protocol_error, text};
 /// Returns the fixture tools that ask for input.
 pub(crate) fn fixtures() -> Vec<Capability> {
     let mut all = stateless();
+    all.extend(considerate());
     all.extend(stateful());
     all
 }
@@ -48,7 +49,7 @@ fn roots() -> Value {
 }
 
 /// A request for input.
-pub(crate) fn ask(requests: Value, state: Option<&str>) -> Value {
+pub(crate) fn ask(requests: &Value, state: Option<&str>) -> Value {
     let mut result = json!({ "resultType": "input_required", "inputRequests": requests });
     if let Some(state) = state {
         result["requestState"] = state.into();
@@ -79,7 +80,7 @@ fn stateless() -> Vec<Capability> {
                 match name {
                     Some(name) => text(format!("Hello, {name}!")),
                     None => ask(
-                        json!({ "user_name": question("What is your name?", "name") }),
+                        &json!({ "user_name": question("What is your name?", "name") }),
                         None,
                     ),
                 }
@@ -91,13 +92,11 @@ fn stateless() -> Vec<Capability> {
                 "Asks the client's model.",
             ),
             |peer| async move {
-                match response(&peer, "capital_question") {
-                    Some(reply) => text(reply["content"]["text"].to_string()),
-                    None => {
-                        let question = sampling("What is the capital of France?", 100);
-                        ask(json!({ "capital_question": question }), None)
-                    }
+                if let Some(reply) = response(&peer, "capital_question") {
+                    return text(reply["content"]["text"].to_string());
                 }
+                let question = sampling("What is the capital of France?", 100);
+                ask(&json!({ "capital_question": question }), None)
             },
         ),
         answer(
@@ -108,10 +107,15 @@ fn stateless() -> Vec<Capability> {
             |peer| async move {
                 match response(&peer, "client_roots") {
                     Some(reply) => text(format!("Roots: {}", reply["roots"])),
-                    None => ask(json!({ "client_roots": roots() }), None),
+                    None => ask(&json!({ "client_roots": roots() }), None),
                 }
             },
         ),
+    ]
+}
+
+fn considerate() -> Vec<Capability> {
+    vec![
         answer(
             draft(
                 "test.input_required_result_capabilities",
@@ -127,7 +131,7 @@ fn stateless() -> Vec<Capability> {
                 if declared["elicitation"].is_object() {
                     requests["user_name"] = question("What is your name?", "name");
                 }
-                ask(requests, None)
+                ask(&requests, None)
             },
         ),
         answer(
@@ -138,7 +142,7 @@ fn stateless() -> Vec<Capability> {
             .listed(),
             |_| async {
                 ask(
-                    json!({ "confirm": form("Please confirm", "ok", "boolean") }),
+                    &json!({ "confirm": form("Please confirm", "ok", "boolean") }),
                     None,
                 )
             },
@@ -157,7 +161,7 @@ fn stateful() -> Vec<Capability> {
             move |peer| async move {
                 match (response(&peer, "confirm"), state(&peer)) {
                     (Some(_), Some("state-1")) => text("state-ok"),
-                    _ => ask(confirm(), Some("state-1")),
+                    _ => ask(&confirm(), Some("state-1")),
                 }
             },
         ),
@@ -168,9 +172,11 @@ fn stateful() -> Vec<Capability> {
             ),
             move |peer| async move {
                 match state(&peer) {
-                    None => ask(confirm(), Some("sealed-state")),
+                    None => ask(&confirm(), Some("sealed-state")),
                     Some("sealed-state") => text("state-ok"),
-                    Some(_) => protocol_error(-32602, "the request state was altered", Value::Null),
+                    Some(_) => {
+                        protocol_error(-32602, "the request state was altered", &Value::Null)
+                    }
                 }
             },
         ),
@@ -189,7 +195,7 @@ fn stateful() -> Vec<Capability> {
                     "greeting": sampling("Generate a greeting", 50),
                     "client_roots": roots(),
                 });
-                ask(requests, Some("three"))
+                ask(&requests, Some("three"))
             },
         ),
         answer(
@@ -198,11 +204,11 @@ fn stateful() -> Vec<Capability> {
                 match state(&peer) {
                     Some("round-2") => text("Both rounds are done."),
                     Some("round-1") => ask(
-                        json!({ "step2": question("Step 2: What is your favorite color?", "color") }),
+                        &json!({ "step2": question("Step 2: What is your favorite color?", "color") }),
                         Some("round-2"),
                     ),
                     _ => ask(
-                        json!({ "step1": question("Step 1: What is your name?", "name") }),
+                        &json!({ "step1": question("Step 1: What is your name?", "name") }),
                         Some("round-1"),
                     ),
                 }

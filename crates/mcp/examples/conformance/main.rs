@@ -57,7 +57,7 @@ fn text(text: impl Into<String>) -> Value {
 }
 
 /// A protocol error instead of a result.
-fn protocol_error(code: i32, message: &str, data: Value) -> Value {
+fn protocol_error(code: i32, message: &str, data: &Value) -> Value {
     json!({ "protocolError": { "code": code, "message": message, "data": data } })
 }
 

@@ -87,7 +87,7 @@ fn read(uri: &str) -> Value {
         ("test://static-binary", None) => {
             json!({ "contents": [{ "uri": uri, "mimeType": "image/png", "blob": PNG }] })
         }
-        _ => protocol_error(-32002, "Resource not found", json!({ "uri": uri })),
+        _ => protocol_error(-32002, "Resource not found", &json!({ "uri": uri })),
     }
 }
 
@@ -129,24 +129,22 @@ fn prompts() -> Vec<Capability> {
                             "text": "Embedded resource content for testing.",
                         });
                         shown(
-                            json!({ "type": "resource", "resource": resource }),
+                            &json!({ "type": "resource", "resource": resource }),
                             "Please process the embedded resource above.",
                         )
                     }
                     "test_prompt_with_image" => shown(
-                        json!({ "type": "image", "data": PNG, "mimeType": "image/png" }),
+                        &json!({ "type": "image", "data": PNG, "mimeType": "image/png" }),
                         "Please analyze the image above.",
                     ),
-                    "test_input_required_result_prompt" => match response(&peer, "user_context") {
-                        Some(reply) => {
-                            said(&[&format!("Context: {}", reply["content"]["context"])])
+                    "test_input_required_result_prompt" => {
+                        if let Some(reply) = response(&peer, "user_context") {
+                            return said(&[&format!("Context: {}", reply["content"]["context"])]);
                         }
-                        None => {
-                            let asked = question("What context should the prompt use?", "context");
-                            ask(json!({ "user_context": asked }), None)
-                        }
-                    },
-                    _ => protocol_error(-32602, "there is no such prompt", Value::Null),
+                        let asked = question("What context should the prompt use?", "context");
+                        ask(&json!({ "user_context": asked }), None)
+                    }
+                    _ => protocol_error(-32602, "there is no such prompt", &Value::Null),
                 }
             },
         ),
@@ -161,7 +159,7 @@ fn said(texts: &[&str]) -> Value {
     json!({ "messages": messages })
 }
 
-fn shown(content: Value, then: &str) -> Value {
+fn shown(content: &Value, then: &str) -> Value {
     let mut result = said(&[then]);
     if let Some(messages) = result["messages"].as_array_mut() {
         messages.insert(0, json!({ "role": "user", "content": content }));

@@ -23,6 +23,7 @@ pub(crate) fn fixtures() -> Vec<Capability> {
     let mut all = content();
     all.extend(notifying());
     all.extend(asking());
+    all.extend(asking_for_choices());
     all
 }
 
@@ -47,7 +48,7 @@ fn content() -> Vec<Capability> {
         fixed(
             "test.image_content",
             "Answers a picture.",
-            json!({ "content": [picture.clone()] }),
+            json!({ "content": [picture] }),
         ),
         fixed(
             "test.audio_content",
@@ -179,6 +180,11 @@ fn asking() -> Vec<Capability> {
                 elicited(&peer, question).await
             },
         ),
+    ]
+}
+
+fn asking_for_choices() -> Vec<Capability> {
+    vec![
         answer(
             draft("test.elicitation_sep1034_defaults", "Asks with defaults."),
             |peer| async move {
@@ -193,12 +199,12 @@ fn asking() -> Vec<Capability> {
                     },
                     "verified": { "type": "boolean", "default": true },
                 });
-                elicited(&peer, form(properties)).await
+                elicited(&peer, form(&properties)).await
             },
         ),
         answer(
             draft("test.elicitation_sep1330_enums", "Asks for choices."),
-            |peer| async move { elicited(&peer, form(choices())).await },
+            |peer| async move { elicited(&peer, form(&choices())).await },
         ),
         answer(
             draft(
@@ -215,7 +221,7 @@ fn asking() -> Vec<Capability> {
                 protocol_error(
                     -32021,
                     "Missing required client capability",
-                    json!({ "requiredCapabilities": { "sampling": {} } }),
+                    &json!({ "requiredCapabilities": { "sampling": {} } }),
                 )
             },
         ),
@@ -246,7 +252,7 @@ fn choices() -> Value {
     })
 }
 
-fn form(properties: Value) -> Value {
+fn form(properties: &Value) -> Value {
     json!({
         "message": "Please fill this in",
         "requestedSchema": { "type": "object", "properties": properties },

@@ -1,29 +1,28 @@
 //! The headers by which bridge and node speak about a frame without touching it.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use earshot_capability::headers as names;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::options::BridgeOptions;
 
-/// The bridge's secret: 32 hexadecimal digits.
-pub const EARSHOT_SEAT: HeaderName = HeaderName::from_static("earshot-seat");
+/// The bridge's secret.
+pub const EARSHOT_SEAT: HeaderName = HeaderName::from_static(names::SEAT);
 /// The rising number of a request frame, from 1; a frame that is sent again keeps its number.
-pub const EARSHOT_REQUEST: HeaderName = HeaderName::from_static("earshot-request");
-/// The highest number up to which every request has been answered to the client.
-pub const EARSHOT_ACKED: HeaderName = HeaderName::from_static("earshot-acked");
-/// The root that the caller works in: its bytes, percent-encoded.
-pub const EARSHOT_CALLER_ROOT: HeaderName = HeaderName::from_static("earshot-caller-root");
-/// The session id of the execution identity.
-pub const EARSHOT_SESSION: HeaderName = HeaderName::from_static("earshot-session");
+pub const EARSHOT_REQUEST: HeaderName = HeaderName::from_static(names::REQUEST);
+/// A number up to which every request has been answered to the client.
+pub const EARSHOT_ACKED: HeaderName = HeaderName::from_static(names::ACKED);
+/// The root that the caller works in, percent-encoded.
+pub const EARSHOT_CALLER_ROOT: HeaderName = HeaderName::from_static(names::CALLER_ROOT);
+/// The session of the execution identity.
+pub const EARSHOT_SESSION: HeaderName = HeaderName::from_static(names::SESSION);
 /// The session that started this one.
-pub const EARSHOT_PARENT_SESSION: HeaderName = HeaderName::from_static("earshot-parent-session");
-/// Where the client can be reached: base64url (no padding) of a JSON object.
-pub const EARSHOT_ADDRESS: HeaderName = HeaderName::from_static("earshot-address");
+pub const EARSHOT_PARENT_SESSION: HeaderName = HeaderName::from_static(names::PARENT_SESSION);
+/// Where the client can be reached.
+pub const EARSHOT_ADDRESS: HeaderName = HeaderName::from_static(names::ADDRESS);
 /// In an answer: `absent` where the node's board has no row for the caller's seat.
 pub const EARSHOT_ROW: HeaderName = HeaderName::from_static("earshot-row");
 
@@ -61,11 +60,19 @@ pub(super) fn identity(options: &BridgeOptions) -> HeaderMap {
     if let Some(seat) = &mut seat {
         seat.set_sensitive(true);
     }
-    let root = percent_encode(options.caller_root.as_bytes(), PATH).to_string();
+    put(&mut headers, EARSHOT_SEAT, seat);
+    if let Some(root) = options.caller_root.to_str() {
+        put(
+            &mut headers,
+            EARSHOT_CALLER_ROOT,
+            value(&utf8_percent_encode(root, PATH).to_string()),
+        );
+    } else {
+        // A node refuses a root that it cannot read: without one it serves its own.
+        tracing::warn!("the caller's root is not UTF-8 and is not named to the node");
+    }
     let address = serde_json::to_vec(&options.address).ok();
     let address = address.map(|json| BASE64_URL_SAFE_NO_PAD.encode(json));
-    put(&mut headers, EARSHOT_SEAT, seat);
-    put(&mut headers, EARSHOT_CALLER_ROOT, value(&root));
     put(
         &mut headers,
         EARSHOT_ADDRESS,
@@ -75,11 +82,11 @@ pub(super) fn identity(options: &BridgeOptions) -> HeaderMap {
         (EARSHOT_SESSION, &options.session),
         (EARSHOT_PARENT_SESSION, &options.parent_session),
     ] {
-        let sendable = id.as_deref().and_then(value);
-        if id.is_some() && sendable.is_none() {
-            tracing::warn!(header = %name, "the session id cannot be sent: it holds control bytes");
-        }
-        put(&mut headers, name, sendable);
+        put(
+            &mut headers,
+            name,
+            id.as_ref().and_then(|id| value(id.as_str())),
+        );
     }
     headers
 }
@@ -98,8 +105,11 @@ pub(super) fn add_get(headers: &mut HeaderMap) {
     headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
 }
 
-/// Adds a request's number and how far its predecessors are answered.
+/// Adds a request's number and how far the requests before it are answered.
 pub(super) fn add_number(headers: &mut HeaderMap, n: u64, acked: u64) {
+    // What is said again on the bridge's own account was answered before: a node takes no
+    // request at or below the number that it names itself.
+    let acked = acked.min(n.saturating_sub(1));
     headers.insert(EARSHOT_REQUEST, HeaderValue::from(n));
     headers.insert(EARSHOT_ACKED, HeaderValue::from(acked));
 }
@@ -158,21 +168,22 @@ mod tests {
     use std::os::unix::ffi::OsStringExt as _;
     use std::time::Duration;
 
+    use earshot_capability::{Address, Caller};
+    use earshot_trust::{Origin, Seat, SessionId, Surface};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::bridge::{Address, Seat};
 
-    fn options(root: &[u8], session: Option<&str>) -> BridgeOptions {
+    fn options(root: &[u8]) -> BridgeOptions {
         BridgeOptions {
             seat: Seat::new([7; 16]),
-            caller_root: OsString::from_vec(root.to_vec()),
-            session: session.map(str::to_owned),
+            caller_root: OsString::from_vec(root.to_vec()).into(),
+            session: Some(SessionId::parse("s-1").unwrap()),
             parent_session: None,
             address: Address {
-                machine: "m".to_owned(),
-                pid: 4,
-                pid_started_at: 5,
+                machine: Some("m".to_owned()),
+                pid: Some(4),
+                pid_started_at: Some(5),
                 session: None,
                 socket: Some("/run/s".to_owned()),
             },
@@ -182,34 +193,52 @@ mod tests {
     }
 
     #[test]
-    fn identity_headers_carry_what_the_options_say() {
-        let headers = identity(&options("/süd/a b%\n".as_bytes(), Some("s-1")));
+    fn a_node_reads_what_the_bridge_says_of_itself() {
+        let mut headers = identity(&options("/süd/a b%\n".as_bytes()));
+        add_number(&mut headers, 3, 2);
 
-        assert_eq!(headers[EARSHOT_SEAT], "07".repeat(16));
-        assert_eq!(headers[EARSHOT_CALLER_ROOT], "/s%C3%BCd/a%20b%25%0A");
-        assert_eq!(headers[EARSHOT_SESSION], "s-1");
-        assert!(!headers.contains_key(EARSHOT_PARENT_SESSION));
-        let address = BASE64_URL_SAFE_NO_PAD
-            .decode(&headers[EARSHOT_ADDRESS])
-            .unwrap();
+        let caller = Caller::from_headers(Origin::Socket, Surface::Mcp, |name| {
+            headers.get(name).map(HeaderValue::as_bytes)
+        })
+        .expect("readable");
+
+        let options = options(b"/");
+        assert_eq!(caller.seat, Some(options.seat));
+        assert_eq!(caller.root.as_deref(), Some("/süd/a b%\n"));
+        assert_eq!(caller.session, options.session);
+        assert_eq!(caller.parent_session, None);
+        assert_eq!(caller.address, Some(options.address));
         assert_eq!(
-            String::from_utf8(address).unwrap(),
-            r#"{"machine":"m","pid":4,"pid_started_at":5,"session":null,"socket":"/run/s"}"#
+            caller.request.map(|request| (request.n, request.acked)),
+            Some((3, 2))
         );
     }
 
     #[test]
-    fn the_seat_never_shows_in_debug_output_of_the_headers() {
-        let shown = format!("{:?}", identity(&options(b"/", None)));
+    fn a_request_that_is_said_again_names_no_number_at_or_above_its_own() {
+        let mut headers = HeaderMap::new();
 
-        assert!(!shown.contains("0707"), "{shown}");
+        add_number(&mut headers, 3, 9);
+
+        assert_eq!(
+            (&headers[EARSHOT_REQUEST], &headers[EARSHOT_ACKED]),
+            (&3.into(), &2.into())
+        );
     }
 
     #[test]
-    fn a_session_id_with_control_bytes_is_left_out() {
-        let headers = identity(&options(b"/", Some("a\nb")));
+    fn a_root_that_no_node_could_read_is_left_out() {
+        let headers = identity(&options(b"/\xff"));
 
-        assert!(!headers.contains_key(EARSHOT_SESSION));
+        assert!(!headers.contains_key(EARSHOT_CALLER_ROOT));
+        assert!(headers.contains_key(EARSHOT_SEAT));
+    }
+
+    #[test]
+    fn the_seat_never_shows_in_debug_output_of_the_headers() {
+        let shown = format!("{:?}", identity(&options(b"/")));
+
+        assert!(!shown.contains("0707"), "{shown}");
     }
 
     #[test]

@@ -29,13 +29,12 @@ pub(super) fn capabilities(node: &NodeHandle) -> [Capability; 3] {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AnnounceInput {
-    /// What you are about to do, in one line of at most 280 bytes.
+    /// One line, at most 280 bytes.
     intent: String,
-    /// The files and folders you expect to touch, relative to the checkout's root. A folder claims
-    /// all below it; at most 64.
+    /// Files and folders you will touch, relative to the checkout's root; at most 64.
     #[serde(default)]
     paths: Vec<String>,
-    /// The ticket from `peers_list`, if you have no session of your own.
+    /// From `peers_list`, if it gave you one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ticket: Option<String>,
 }
@@ -71,17 +70,17 @@ struct WithdrawOutput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListInput {
-    /// Which checkouts: `this` one.
+    /// Which boards.
     #[serde(default)]
     #[expect(
         dead_code,
         reason = "one scope exists so far; naming it is checked here"
     )]
     checkouts: Checkouts,
-    /// Also tell where each worker can be reached.
+    /// Tell where workers can be reached.
     #[serde(default)]
     detail: bool,
-    /// Where to go on: `more` of the answer before.
+    /// `more` of the answer before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -254,9 +253,8 @@ fn announce(node: NodeHandle) -> Capability {
     Draft::command(
         "peers.announce",
         "Announce what you are about to do",
-        "Say on the board what you are about to do and which paths you will touch, before you \
-         begin and when it changes; replaces what you announced before. Answers whose claims meet \
-         yours: talk to them, or choose other work.",
+        "Say what you are about to do and which paths you will touch, before you begin and when it \
+         changes. Answers whose claims meet yours: agree with them, or choose other work.",
     )
     .listed()
     .cli(CliVerb {

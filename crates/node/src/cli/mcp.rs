@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::ArgMatches;
-use earshot_capability::{Caller, Code};
+use earshot_capability::{Address, Caller, Code};
 use earshot_checkout::{Checkout, CheckoutKind};
 use earshot_mcp::{
     McpHost,
@@ -11,7 +11,7 @@ use earshot_mcp::{
     serve_stdio,
 };
 use earshot_proto::{claims::Case, lease::LeaseDocument};
-use earshot_trust::{Origin, Seat, Surface};
+use earshot_trust::{Origin, Seat, SessionId, Surface};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -105,22 +105,35 @@ fn options(
     seat: [u8; 16],
     client_gone: CancellationToken,
 ) -> BridgeOptions {
-    let pid = system::parent_pid().unwrap_or(0);
+    let environment = &context.environment;
+    let pid = system::parent_pid();
     BridgeOptions {
-        seat: bridge::Seat::new(seat),
-        caller_root: station.checkout.root.clone().into_os_string(),
-        session: context.environment.session.clone(),
-        parent_session: context.environment.parent_session.clone(),
-        address: bridge::Address {
-            machine: system::host_name(),
+        seat: Seat::new(seat),
+        caller_root: station.checkout.root.clone(),
+        session: session_id("EARSHOT_SESSION_ID", environment.session.as_deref()),
+        parent_session: session_id(
+            "EARSHOT_PARENT_SESSION_ID",
+            environment.parent_session.as_deref(),
+        ),
+        address: Address {
+            machine: Some(system::host_name()),
             pid,
-            pid_started_at: system::process_start(pid).unwrap_or(0),
-            session: context.environment.session.clone(),
-            socket: context.environment.message_socket.clone(),
+            pid_started_at: pid.and_then(system::process_start),
+            session: environment.session.clone(),
+            socket: environment.message_socket.clone(),
         },
         request_deadline: BridgeOptions::REQUEST_DEADLINE,
         client_gone,
     }
+}
+
+/// Takes a session id from the environment; one that is none is named, and the client has none.
+fn session_id(variable: &str, value: Option<&str>) -> Option<SessionId> {
+    let parsed = value.map(SessionId::parse)?;
+    if let Err(error) = &parsed {
+        say(&format!("earshot: {variable} is passed over: {error}"));
+    }
+    parsed.ok()
 }
 
 /// Finds the node for a bridge, starting one when the bridge's client asks for something.

@@ -1,7 +1,7 @@
 //! The HTTP surface of a node: the only place that knows axum and hyper.
 //!
 //! [`Site`] is built once, from [`Surfaces`]; [`serve_tcp`] and [`serve_unix`] run its accept
-//! loops. On its way in a request is bounded, judged ([`access`]) and only then routed
+//! loops. On its way in a request is judged ([`access`]), bounded, and only then routed
 //! ([`routes`]); on its way out every answer gets its request id, the version and the headers
 //! that browsers heed ([`site`]).
 //!

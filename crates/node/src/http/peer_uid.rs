@@ -4,10 +4,6 @@
 //! taken by another process; so the answer counts only while both ends are established and the
 //! other end still has an inode.
 
-use std::net::{IpAddr, SocketAddr};
-
-use earshot_trust::PeerUid;
-
 #[cfg(target_os = "linux")]
 #[path = "peer_uid/linux.rs"]
 mod imp;
@@ -16,88 +12,29 @@ mod imp;
 mod imp {
     //! Systems that have no way to tell.
 
-    use std::{io, net::SocketAddr};
+    use std::net::SocketAddr;
 
-    use super::Socket;
+    use earshot_trust::PeerUid;
 
     /// A question that nobody answers.
     #[derive(Debug)]
-    pub(super) struct Diagnosis(());
+    pub(in super::super) struct PeerUids;
 
-    impl Diagnosis {
-        pub(super) fn open() -> io::Result<Self> {
-            Err(io::ErrorKind::Unsupported.into())
+    impl PeerUids {
+        /// Has nothing to open.
+        pub(in super::super) const fn open() -> Self {
+            Self
         }
 
-        pub(super) fn find(&mut self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<Socket>> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-    }
-}
-
-/// What the kernel says of one end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Socket {
-    /// Whether the connection is established as this end sees it.
-    established: bool,
-    /// The user whose socket it is.
-    uid: u32,
-    /// Its inode; 0 when no process holds it any more.
-    inode: u32,
-}
-
-/// Asks the kernel who is at the other end of loopback connections, over one socket kept open.
-#[derive(Debug)]
-pub(super) struct PeerUids(Option<imp::Diagnosis>);
-
-impl PeerUids {
-    /// Opens the way to ask. Where there is none, every answer is [`PeerUid::Unsupported`].
-    pub(super) fn open() -> Self {
-        let diagnosis = imp::Diagnosis::open()
-            .inspect_err(|error| tracing::info!(%error, "peers' user ids cannot be read"));
-        Self(diagnosis.ok())
-    }
-
-    /// Tells whose connection it is that `own` accepted from `peer`.
-    pub(super) fn of(&mut self, peer: SocketAddr, own: SocketAddr) -> PeerUid {
-        let Some(diagnosis) = &mut self.0 else {
-            return PeerUid::Unsupported;
-        };
-        match judge(diagnosis, canonical(peer), canonical(own)) {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                tracing::warn!(%error, "the kernel did not say whose a connection is");
-                // Whatever is still under way on this socket would be read as a later answer.
-                *self = Self::open();
-                PeerUid::NotFound
-            }
+        /// Does not know.
+        #[expect(clippy::needless_pass_by_ref_mut, reason = "as where it can be asked")]
+        pub(in super::super) const fn of(&mut self, _: SocketAddr, _: SocketAddr) -> PeerUid {
+            PeerUid::Unsupported
         }
     }
 }
 
-fn judge(
-    diagnosis: &mut imp::Diagnosis,
-    peer: SocketAddr,
-    own: SocketAddr,
-) -> std::io::Result<PeerUid> {
-    let Some(theirs) = diagnosis.find(peer, own)? else {
-        return Ok(PeerUid::NotFound);
-    };
-    // Asked last: had the other end gone meanwhile, this end would know by now.
-    let mine = diagnosis.find(own, peer)?;
-    let vouched =
-        theirs.established && theirs.inode != 0 && mine.is_some_and(|mine| mine.established);
-    Ok(if vouched {
-        PeerUid::Known(theirs.uid)
-    } else {
-        PeerUid::NotFound
-    })
-}
-
-fn canonical(address: SocketAddr) -> SocketAddr {
-    let ip: IpAddr = address.ip().to_canonical();
-    SocketAddr::new(ip, address.port())
-}
+pub(super) use imp::PeerUids;
 
 #[cfg(target_os = "linux")]
 #[cfg(test)]
@@ -106,6 +43,8 @@ mod tests {
         net::{TcpListener, TcpStream},
         os::fd::{AsFd as _, OwnedFd},
     };
+
+    use earshot_trust::PeerUid;
 
     use super::*;
 

@@ -9,7 +9,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
-    sync::Semaphore,
     task::{JoinError, JoinSet},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -119,15 +118,10 @@ async fn serve<L: Accept>(
     tracker: TaskTracker,
 ) {
     let limits = *site.limits();
-    let places = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
     let mut failing = false;
     loop {
-        let place = Arc::clone(&places).acquire_owned();
-        let accept = async {
-            let place = place.await;
-            (place, listener.accept().await)
-        };
+        let room = connections.len() < limits.connections.min(share_of_descriptors());
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
@@ -135,17 +129,15 @@ async fn serve<L: Accept>(
                 rethrow(ended);
                 continue;
             }
-            (place, accepted) = accept => accepted.map(|connection| (place, connection)),
+            accepted = listener.accept(), if room => accepted,
         };
         match accepted {
-            Ok((place, (io, transport))) => {
+            Ok((io, transport)) => {
                 failing = false;
                 let site = Arc::clone(&site);
                 let shutdown = shutdown.clone();
-                connections.spawn(tracker.track_future(async move {
-                    let _place = place;
-                    attend(io, transport, site, shutdown).await;
-                }));
+                let attended = attend(io, transport, site, shutdown);
+                connections.spawn(tracker.track_future(attended));
             }
             Err(error) if concerns_one_connection(&error) => {
                 tracing::debug!(%error, "a connection was gone before it was accepted");
@@ -163,6 +155,16 @@ async fn serve<L: Accept>(
     while let Some(ended) = connections.join_next().await {
         rethrow(ended);
     }
+}
+
+/// Returns how many connections of one listener leave the node descriptors for its own files: a
+/// third of what the process may have, as there are two listeners. Asked each time, because the
+/// limit of a running process can be changed.
+fn share_of_descriptors() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| {
+        usize::try_from(most / 3).unwrap_or(usize::MAX).max(1)
+    })
 }
 
 /// Waits before the next attempt: with no descriptors left, every attempt fails at once.

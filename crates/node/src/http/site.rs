@@ -1,4 +1,4 @@
-//! One request, from the socket to its answer: bounded, judged, routed, signed.
+//! One request, from the socket to its answer: judged, bounded, routed, signed.
 
 use std::{fmt, sync::Arc};
 

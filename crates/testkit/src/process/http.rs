@@ -22,7 +22,10 @@ pub struct Answer {
 impl Answer {
     /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns the body as JSON.
@@ -30,7 +33,8 @@ impl Answer {
     /// # Panics
     /// When it is none: the test has failed.
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
     }
 }
 
@@ -51,7 +55,10 @@ pub fn http(
     let mut stream = TcpStream::connect(authority)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+    if !headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+    {
         head.push_str(&format!("host: {authority}\r\n"));
     }
     for (name, value) in headers {
@@ -78,9 +85,19 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
     let body = bytes.get(end + 4..)?;
-    let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-    let body = if chunked { unchunk(body)? } else { body.to_vec() };
-    Some(Answer { status, headers, body })
+    let chunked = headers
+        .iter()
+        .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+    let body = if chunked {
+        unchunk(body)?
+    } else {
+        body.to_vec()
+    };
+    Some(Answer {
+        status,
+        headers,
+        body,
+    })
 }
 
 fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {

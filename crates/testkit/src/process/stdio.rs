@@ -75,7 +75,13 @@ impl StdioClient {
                 }
             }
         });
-        Self { child, stdin, lines, next: 0, welcome: Value::Null }
+        Self {
+            child,
+            stdin,
+            lines,
+            next: 0,
+            welcome: Value::Null,
+        }
     }
 
     /// Returns the bridge's process id.
@@ -96,7 +102,11 @@ impl StdioClient {
     /// # Panics
     /// When the bridge is gone.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        self.stdin.as_mut().expect("still open").write_all(bytes).expect("the bridge reads");
+        self.stdin
+            .as_mut()
+            .expect("still open")
+            .write_all(bytes)
+            .expect("the bridge reads");
     }
 
     /// Waits for the next line.
@@ -104,7 +114,9 @@ impl StdioClient {
     /// # Panics
     /// When none comes.
     pub fn line(&mut self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line from the bridge")
+        self.lines
+            .recv_timeout(PATIENCE)
+            .expect("a line from the bridge")
     }
 
     /// Sends a request and waits for its answer, passing over everything else.
@@ -128,7 +140,10 @@ impl StdioClient {
     /// # Panics
     /// When the call is a protocol error.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        let answer = self.ask("tools/call", json!({ "name": tool, "arguments": arguments }));
+        let answer = self.ask(
+            "tools/call",
+            json!({ "name": tool, "arguments": arguments }),
+        );
         assert!(answer.get("error").is_none(), "{tool}: {answer}");
         answer["result"].clone()
     }

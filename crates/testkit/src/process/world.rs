@@ -49,8 +49,15 @@ impl World {
     /// When the scratch folder cannot be made, or the binary is not built.
     pub fn new() -> Self {
         let binary = Self::binary();
-        assert!(binary.exists(), "{} is not built: cargo build -p earshot", binary.display());
-        let folder = tempfile::Builder::new().prefix("earshot-").tempdir().expect("a scratch folder");
+        assert!(
+            binary.exists(),
+            "{} is not built: cargo build -p earshot",
+            binary.display()
+        );
+        let folder = tempfile::Builder::new()
+            .prefix("earshot-")
+            .tempdir()
+            .expect("a scratch folder");
         let config = "[user]\nname = t\nemail = t@t.invalid\n[init]\ndefaultBranch = main\n";
         fs_err::write(folder.path().join("gitconfig"), config).expect("a git configuration");
         fs_err::create_dir(folder.path().join("userhome")).expect("a user's home");
@@ -61,7 +68,10 @@ impl World {
     ///
     /// # Panics
     /// When the test itself was started from nowhere.
-    #[expect(clippy::disallowed_methods, reason = "tests have no other configuration")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests have no other configuration"
+    )]
     pub fn binary() -> PathBuf {
         std::env::var_os("EARSHOT_BIN").map_or_else(
             || {
@@ -99,7 +109,11 @@ impl World {
     /// # Panics
     /// When it fails.
     pub fn git(&self, folder: &Path, arguments: &[&str]) -> String {
-        let output = self.command("git", folder).args(arguments).output().expect("git runs");
+        let output = self
+            .command("git", folder)
+            .args(arguments)
+            .output()
+            .expect("git runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "git {arguments:?}: {output:?}");
         text
@@ -134,7 +148,11 @@ impl World {
     /// # Panics
     /// When it cannot be started.
     pub fn run(&self, folder: &Path, arguments: &[&str]) -> Ran {
-        let output = self.earshot(folder).args(arguments).output().expect("the binary runs");
+        let output = self
+            .earshot(folder)
+            .args(arguments)
+            .output()
+            .expect("the binary runs");
         Ran {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -160,8 +178,10 @@ impl World {
         processes
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|pid: &u32| {
-                let read = |file: &str| fs_err::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-                let holds = |bytes: &[u8], part: &[u8]| bytes.split(|b| *b == 0).any(|it| it == part);
+                let read =
+                    |file: &str| fs_err::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                let holds =
+                    |bytes: &[u8], part: &[u8]| bytes.split(|b| *b == 0).any(|it| it == part);
                 holds(&read("cmdline"), b"serve") && holds(&read("environ"), mark.as_bytes())
             })
             .collect()
@@ -177,7 +197,9 @@ impl Default for World {
 impl Drop for World {
     fn drop(&mut self) {
         for pid in self.nodes() {
-            let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+            let pid = i32::try_from(pid)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw);
             if let Some(pid) = pid {
                 // Gone already is as good.
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();

@@ -17,7 +17,10 @@ use super::world::{DATABASES, SECOND, World};
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     violation: Option<Violation>,
+    /// The highest epoch that a lease ever showed.
     highest_epoch: Epoch,
+    /// The highest epoch that was durable before its holder went on.
+    durable_epoch: Epoch,
     tokens: BTreeSet<LeaseToken>,
     /// Whether lease or fences still say how far the epochs are.
     evidence_lost: bool,
@@ -47,6 +50,12 @@ impl Ledger {
         self.evidence_lost = true;
     }
 
+    /// Forgets a lease that was shown and went with the power: nobody acted on it.
+    pub(super) fn power_lost(&mut self, left: Option<Epoch>) {
+        self.evidence_lost = true;
+        self.highest_epoch = self.durable_epoch.max(left.unwrap_or(Epoch::NONE));
+    }
+
     pub(super) fn state_lost(&mut self) {
         self.evidence_lost = true;
         self.answered.clear();
@@ -74,7 +83,11 @@ impl World {
         if self.ledger.violation.is_none() {
             let what = what();
             self.note(|| format!("invariant {invariant}: {what}"));
-            self.ledger.violation = Some(Violation { invariant, what, at_us: self.time });
+            self.ledger.violation = Some(Violation {
+                invariant,
+                what,
+                at_us: self.time,
+            });
         }
     }
 
@@ -83,7 +96,10 @@ impl World {
         let mut broken = None;
         for (inode, highest) in &self.ledger.fences {
             // Invariant 1: a fence never sinks.
-            let fence = self.databases.get(inode).map(|database| database.committed().fence);
+            let fence = self
+                .databases
+                .get(inode)
+                .map(|database| database.committed().fence);
             if fence.is_some_and(|fence| fence < *highest) {
                 broken = Some((1, format!("the fence of file {inode} sank below {highest}")));
             }
@@ -93,12 +109,18 @@ impl World {
             let database = self.databases.get(inode);
             let there = database.is_some_and(|database| database.committed().remembers(*key));
             if !there {
-                broken = Some((3, format!("{key:?} was answered and is not in file {inode}")));
+                broken = Some((
+                    3,
+                    format!("{key:?} was answered and is not in file {inode}"),
+                ));
             }
         }
         for (of, process) in self.processes.iter().enumerate() {
             // Invariant 4: whoever ended, or stands for election again, serves nothing.
-            let holds = matches!(process.machine.phase(), Phase::Serving(_) | Phase::Draining(_));
+            let holds = matches!(
+                process.machine.phase(),
+                Phase::Serving(_) | Phase::Draining(_)
+            );
             if process.serving && !holds {
                 broken = Some((4, format!("{of} serves as {:?}", process.machine.phase())));
             }
@@ -114,8 +136,11 @@ impl World {
         if !self.disk.is_synced(inode) {
             self.violate(3, || format!("{of} shows a lease that is not on the disk"));
         }
+        self.judge_epoch(document);
         let old = self.lease();
-        let Some(old) = old.as_ref().and_then(Parsed::token) else { return };
+        let Some(old) = old.as_ref().and_then(Parsed::token) else {
+            return;
+        };
         if *old == document.token {
             return;
         }
@@ -134,13 +159,14 @@ impl World {
         let healthy = process.runs() && !process.went_on_at.is_some_and(disturbed);
         let retiring = matches!(process.machine.phase(), Phase::Draining(_));
         if healthy && whole && !retiring {
-            self.violate(4, || format!("{of} takes the lease of {displaced}, which lives"));
+            self.violate(4, || {
+                format!("{of} takes the lease of {displaced}, which lives")
+            });
         }
         self.ledger.taken_at.insert(displaced, self.time);
     }
 
-    /// Judges the epoch of a lease once it is durable.
-    pub(super) fn judge_epoch(&mut self, document: &LeaseDocument) {
+    fn judge_epoch(&mut self, document: &LeaseDocument) {
         let known = self.ledger.tokens.contains(&document.token);
         let grown = document.epoch > self.ledger.highest_epoch;
         // Invariant 2: epochs only grow, no token is used twice.
@@ -156,10 +182,17 @@ impl World {
         }
     }
 
+    /// Notes a lease that is durable, so that its holder goes on.
+    pub(super) fn note_durable(&mut self, document: &LeaseDocument) {
+        self.ledger.durable_epoch = self.ledger.durable_epoch.max(document.epoch);
+    }
+
     pub(super) fn judge_fence(&mut self, inode: Inode, epoch: Epoch) {
         let before = self.ledger.fences.insert(inode, epoch);
         if before.is_some_and(|before| before >= epoch) {
-            self.violate(1, || format!("two tenures raised the fence of {inode} to {epoch}"));
+            self.violate(1, || {
+                format!("two tenures raised the fence of {inode} to {epoch}")
+            });
         }
     }
 
@@ -179,7 +212,9 @@ impl World {
         // Invariant 1: only the epoch of the fence commits.
         let fence = self.ledger.fences.get(&inode).copied();
         if fence != Some(epoch) {
-            self.violate(1, || format!("epoch {epoch} commits behind the fence {fence:?}"));
+            self.violate(1, || {
+                format!("epoch {epoch} commits behind the fence {fence:?}")
+            });
         }
     }
 
@@ -198,18 +233,23 @@ impl World {
         let count = *count;
         // Invariant 6, outside of the database: at most once.
         if count > 1 {
-            self.violate(6, || format!("{key:?} had its effect outside {count} times"));
+            self.violate(6, || {
+                format!("{key:?} had its effect outside {count} times")
+            });
         }
     }
 
     /// Judges an answer as it is sent.
     pub(super) fn judge_answer(&mut self, of: ProcessId, key: Key, inode: Inode) {
-        let there = self.database(inode).committed().is_finished(key);
+        let there = self.database(inode).committed().remembers(key);
         // Invariant 3: nothing is sent that was not persisted first.
         if !there {
             self.violate(3, || format!("{of} answers {key:?} before it is committed"));
         }
-        if DATABASES.iter().any(|name| self.disk.lookup(name) == Some(inode)) {
+        if DATABASES
+            .iter()
+            .any(|name| self.disk.lookup(name) == Some(inode))
+        {
             self.ledger.answered.insert(key.0, (key, inode));
         }
     }
@@ -219,11 +259,15 @@ impl World {
             self.violate(13, || format!("{by} kills itself"));
         }
         if self.processes[by].place != self.processes[target].place {
-            self.violate(4, || format!("{by} kills {target}, which runs in another place"));
+            self.violate(4, || {
+                format!("{by} kills {target}, which runs in another place")
+            });
         }
         let held = self.processes[target].machine.token();
         if held.is_some_and(|held| held != token) {
-            self.violate(4, || format!("{by} kills {target}, which holds another tenure"));
+            self.violate(4, || {
+                format!("{by} kills {target}, which holds another tenure")
+            });
         }
     }
 }

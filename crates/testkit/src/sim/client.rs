@@ -72,7 +72,6 @@ impl Client {
         self.next_n = 1;
         self.acked = 0;
         self.outstanding = None;
-        self.state_lost_at = None;
     }
 }
 
@@ -90,7 +89,11 @@ impl World {
         let pause = self.rng.between(50 * MS, 600 * MS);
         self.after(pause, Event::Turn { client: index });
         // A content client asks now and then, so that it notices when no node is left.
-        let talks = self.rng.chance(if self.clients[index].is_content() { 100 } else { 700 });
+        let talks = self.rng.chance(if self.clients[index].is_content() {
+            100
+        } else {
+            700
+        });
         let outside = self.rng.chance(200);
         let body = self.rng.next();
         let client = &mut self.clients[index];
@@ -106,8 +109,13 @@ impl World {
             });
             client.next_n += 1;
         }
-        let Some(outstanding) = client.outstanding else { return };
-        if outstanding.sent.is_none_or(|sent| self.time >= sent + RESEND) {
+        let Some(outstanding) = client.outstanding else {
+            return;
+        };
+        if outstanding
+            .sent
+            .is_none_or(|sent| self.time >= sent + RESEND)
+        {
             self.send(index, outstanding);
         }
         if self.time >= outstanding.made + ENSURE {
@@ -118,7 +126,10 @@ impl World {
     fn send(&mut self, index: usize, outstanding: Outstanding) {
         let time = self.time;
         let client = &mut self.clients[index];
-        client.outstanding = Some(Outstanding { sent: Some(time), ..outstanding });
+        client.outstanding = Some(Outstanding {
+            sent: Some(time),
+            ..outstanding
+        });
         let request = Request {
             client: index,
             seat: client.seat,
@@ -141,7 +152,13 @@ impl World {
             let living = self.living();
             if let Some(chosen) = self.rng.pick(living.len()) {
                 let pause = self.rng.between(MS, 3 * SECOND);
-                self.after(pause, Event::Deliver { to: living[chosen], request });
+                self.after(
+                    pause,
+                    Event::Deliver {
+                        to: living[chosen],
+                        request,
+                    },
+                );
             }
         }
     }
@@ -155,7 +172,9 @@ impl World {
 
     pub(super) fn take_reply(&mut self, index: usize, key: (u64, u64), answer: Answered) {
         let client = &mut self.clients[index];
-        let Some(outstanding) = client.outstanding else { return };
+        let Some(outstanding) = client.outstanding else {
+            return;
+        };
         if (client.seat, outstanding.n) != key {
             return;
         }
@@ -170,14 +189,19 @@ impl World {
                 }
             }
             Answered::Moved | Answered::Unavailable => {
-                client.outstanding = Some(Outstanding { sent: None, ..outstanding });
+                client.outstanding = Some(Outstanding {
+                    sent: None,
+                    ..outstanding
+                });
             }
             Answered::OutcomeUnknown => {
                 client.acked = key.1;
                 client.outstanding = None;
                 client.calm_answers = client.calm_answers.map(|answers| answers + 1);
                 if !outstanding.outside {
-                    self.violate(6, || format!("{key:?} has no outcome, but none outside either"));
+                    self.violate(6, || {
+                        format!("{key:?} has no outcome, but none outside either")
+                    });
                 }
             }
             Answered::Gone if client.state_lost_at.is_some() => {

@@ -62,7 +62,14 @@ impl World {
         let begun = process.execution.take().map(|running| (running, true));
         let next = begun.or_else(|| {
             let request = process.queue.pop_front()?;
-            Some((Execution { request, step: Step::Begin, give_up }, false))
+            Some((
+                Execution {
+                    request,
+                    step: Step::Begin,
+                    give_up,
+                },
+                false,
+            ))
         });
         let Some((execution, _)) = next else { return };
         let pause = self.command_step(of, execution);
@@ -83,7 +90,11 @@ impl World {
             Step::Commit { epoch, result } => {
                 let apart = self.sabotage == Some(Sabotage::KeyOutsideTransaction);
                 let answer = Step::Answer { result };
-                let then = if apart { Step::KeyApart { result } } else { answer };
+                let then = if apart {
+                    Step::KeyApart { result }
+                } else {
+                    answer
+                };
                 self.commit_command(of, &request, inode, (epoch, then))
             }
             Step::KeyApart { result } => self.write_key_apart(of, &request, inode, result),
@@ -109,7 +120,11 @@ impl World {
             }
             Step::Done => Step::Done,
         };
-        let pause = if next == before { RETRY } else { self.latency() };
+        let pause = if next == before {
+            RETRY
+        } else {
+            self.latency()
+        };
         // What the step led to may have broken the execution off.
         if next != Step::Done && self.processes[of].databases.contains_key(&request.database) {
             running.step = next;
@@ -149,9 +164,19 @@ impl World {
         epoch: Epoch,
     ) -> Step {
         let sabotage = self.sabotage;
-        let command = Command { n: request.n, digest: request.digest, idempotent: false };
-        let Some(tables) = self.database(inode).writing(of) else { return Step::Done };
-        let fence = if sabotage == Some(Sabotage::SkipFence) { epoch } else { tables.fence };
+        let command = Command {
+            n: request.n,
+            digest: request.digest,
+            idempotent: false,
+        };
+        let Some(tables) = self.database(inode).writing(of) else {
+            return Step::Done;
+        };
+        let fence = if sabotage == Some(Sabotage::SkipFence) {
+            epoch
+        } else {
+            tables.fence
+        };
         let decision = tables.decide(epoch, request.key(), command, fence);
         let answer = match decision {
             Decision::Run if request.outside => {
@@ -202,7 +227,11 @@ impl World {
         self.judge_effects(inode, request.key());
         // Sabotaged, the answer went out before.
         let early = self.sabotage == Some(Sabotage::AcknowledgeBeforeCommit);
-        if early && matches!(then, Step::Answer { .. }) { Step::Done } else { then }
+        if early && matches!(then, Step::Answer { .. }) {
+            Step::Done
+        } else {
+            then
+        }
     }
 
     fn write_key_apart(
@@ -212,7 +241,11 @@ impl World {
         inode: Inode,
         result: u64,
     ) -> Step {
-        let command = Command { n: request.n, digest: request.digest, idempotent: false };
+        let command = Command {
+            n: request.n,
+            digest: request.digest,
+            idempotent: false,
+        };
         if !self.database(inode).begin(of) {
             return Step::KeyApart { result };
         }
@@ -230,8 +263,14 @@ impl World {
         inode: Inode,
         epoch: Epoch,
     ) -> Step {
-        let command = Command { n: request.n, digest: request.digest, idempotent: false };
-        let Some(tables) = self.database(inode).writing(of) else { return Step::Done };
+        let command = Command {
+            n: request.n,
+            digest: request.digest,
+            idempotent: false,
+        };
+        let Some(tables) = self.database(inode).writing(of) else {
+            return Step::Done;
+        };
         if tables.fence != epoch {
             self.database(inode).roll_back(of);
             self.reply(request, Answered::Moved);
@@ -252,7 +291,17 @@ impl World {
             return;
         }
         let pause = self.rng.between(50, 20 * MS);
-        let Request { client, seat, n, .. } = *request;
-        self.after(pause, Event::Reply { client, seat, n, answer });
+        let Request {
+            client, seat, n, ..
+        } = *request;
+        self.after(
+            pause,
+            Event::Reply {
+                client,
+                seat,
+                n,
+                answer,
+            },
+        );
     }
 }

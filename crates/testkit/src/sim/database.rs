@@ -23,8 +23,13 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Decides about a command; `fence` may be another than the true one when sabotaged.
-    pub(super) fn decide(&self, epoch: Epoch, key: Key, command: Command, fence: Epoch)
-    -> Decision<u64> {
+    pub(super) fn decide(
+        &self,
+        epoch: Epoch,
+        key: Key,
+        command: Command,
+        fence: Epoch,
+    ) -> Decision<u64> {
         let recorded = Recorded {
             fence,
             done: self.done.get(&key).cloned(),
@@ -41,27 +46,39 @@ impl Tables {
     }
 
     pub(super) fn mark_started(&mut self, key: Key, command: Command, acked: u64) {
-        self.done.insert(key, DoneRow::Started { digest: command.digest });
+        self.done.insert(
+            key,
+            DoneRow::Started {
+                digest: command.digest,
+            },
+        );
         self.acknowledge(key.0, acked);
     }
 
     pub(super) fn mark_finished(&mut self, key: Key, command: Command, result: u64, acked: u64) {
-        self.done.insert(key, DoneRow::Finished { digest: command.digest, result });
+        self.done.insert(
+            key,
+            DoneRow::Finished {
+                digest: command.digest,
+                result,
+            },
+        );
         self.acknowledge(key.0, acked);
-    }
-
-    pub(super) fn is_finished(&self, key: Key) -> bool {
-        matches!(self.done.get(&key), Some(DoneRow::Finished { .. }))
     }
 
     /// Returns whether a command is known to have been answered: by its result, or by the floor.
     pub(super) fn remembers(&self, key: Key) -> bool {
-        self.is_finished(key) || self.floor.get(&key.0).is_some_and(|floor| *floor >= key.1)
+        matches!(self.done.get(&key), Some(DoneRow::Finished { .. }))
+            || self.floor.get(&key.0).is_some_and(|floor| *floor >= key.1)
     }
 
     /// Drops the results that the seat acknowledged, and raises its floor.
     fn acknowledge(&mut self, seat: u64, acked: u64) {
-        let highest = self.done.range((seat, 0)..=(seat, u64::MAX)).map(|(key, _)| key.1).max();
+        let highest = self
+            .done
+            .range((seat, 0)..=(seat, u64::MAX))
+            .map(|(key, _)| key.1)
+            .max();
         let floor = self.floor.entry(seat).or_default();
         *floor = raised_floor(*floor, acked, highest.unwrap_or(0));
         let floor = *floor;
@@ -78,7 +95,10 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) const fn restored(committed: Tables) -> Self {
-        Self { committed, writing: None }
+        Self {
+            committed,
+            writing: None,
+        }
     }
 
     pub(super) const fn committed(&self) -> &Tables {
@@ -87,18 +107,19 @@ impl Database {
 
     /// Begins a write transaction, unless another process is in one.
     pub(super) fn begin(&mut self, by: ProcessId) -> bool {
-        match &self.writing {
-            Some((holder, _)) => *holder == by,
-            None => {
-                self.writing = Some((by, self.committed.clone()));
-                true
-            }
-        }
+        let committed = &self.committed;
+        self.writing
+            .get_or_insert_with(|| (by, committed.clone()))
+            .0
+            == by
     }
 
     /// Returns the image of this process's transaction.
     pub(super) fn writing(&mut self, by: ProcessId) -> Option<&mut Tables> {
-        self.writing.as_mut().filter(|(holder, _)| *holder == by).map(|(_, tables)| tables)
+        self.writing
+            .as_mut()
+            .filter(|(holder, _)| *holder == by)
+            .map(|(_, tables)| tables)
     }
 
     pub(super) fn commit(&mut self, by: ProcessId) {

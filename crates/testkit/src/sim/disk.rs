@@ -61,7 +61,9 @@ impl Disk {
     }
 
     pub(super) fn read(&self, name: &str) -> Option<&[u8]> {
-        self.files.get(&self.lookup(name)?).map(|file| file.content.as_slice())
+        self.files
+            .get(&self.lookup(name)?)
+            .map(|file| file.content.as_slice())
     }
 
     pub(super) fn write(&mut self, inode: Inode, content: Vec<u8>) -> Result<(), DiskFull> {
@@ -88,7 +90,9 @@ impl Disk {
     }
 
     pub(super) fn is_synced(&self, inode: Inode) -> bool {
-        self.files.get(&inode).is_some_and(|file| file.durable == file.content)
+        self.files
+            .get(&inode)
+            .is_some_and(|file| file.durable == file.content)
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) {
@@ -138,8 +142,12 @@ impl Disk {
 
     /// Loses power: of what was not synced, any part may be left.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) {
-        let names: BTreeSet<String> =
-            self.names.keys().chain(self.durable_names.keys()).cloned().collect();
+        let names: BTreeSet<String> = self
+            .names
+            .keys()
+            .chain(self.durable_names.keys())
+            .cloned()
+            .collect();
         for name in names {
             let durable = self.durable_names.get(&name).copied();
             if self.lookup(&name) != durable && rng.chance(500) {

@@ -18,17 +18,36 @@ pub(super) struct Weather {
     pub(super) duplicate: u64,
     /// A process dies or is stopped before a step.
     strike: u64,
-    /// What a restore brings back: the lease, and the tables of each database.
-    backup: Option<(Option<Vec<u8>>, Vec<Option<Tables>>)>,
+    backup: Option<Backup>,
+}
+
+/// What a restore brings back.
+#[derive(Debug)]
+struct Backup {
+    lease: Option<Vec<u8>>,
+    /// The tables of each database that there was.
+    tables: Vec<Option<Tables>>,
 }
 
 impl Weather {
     pub(super) const fn stormy() -> Self {
-        Self { calm: false, loss: 40, duplicate: 40, strike: 2, backup: None }
+        Self {
+            calm: false,
+            loss: 40,
+            duplicate: 40,
+            strike: 2,
+            backup: None,
+        }
     }
 
     const fn calm() -> Self {
-        Self { calm: true, loss: 0, duplicate: 0, strike: 0, backup: None }
+        Self {
+            calm: true,
+            loss: 0,
+            duplicate: 0,
+            strike: 0,
+            backup: None,
+        }
     }
 }
 
@@ -98,7 +117,9 @@ impl World {
         }
         let pause = self.rng.between(100 * MS, 2 * SECOND);
         self.after(pause, Event::Chaos);
-        let Some(drawn) = self.rng.pick(FAULTS.len()) else { return };
+        let Some(drawn) = self.rng.pick(FAULTS.len()) else {
+            return;
+        };
         let fault = FAULTS[drawn];
         self.note(|| format!("{fault:?}"));
         match fault {
@@ -154,7 +175,11 @@ impl World {
             return false;
         }
         if self.rng.chance(400) {
-            let longest = if self.rng.chance(300) { 40 * SECOND } else { 3 * SECOND };
+            let longest = if self.rng.chance(300) {
+                40 * SECOND
+            } else {
+                3 * SECOND
+            };
             self.stop_for(of, longest);
         } else {
             self.kill(of);
@@ -185,7 +210,8 @@ impl World {
         }
         self.disk.lose_power(&mut self.rng);
         self.boot += 1;
-        self.ledger.lease_lost();
+        let left = self.lease().and_then(|lease| lease.epoch());
+        self.ledger.power_lost(left);
     }
 
     /// Sets the clock; back only while lease or fences still say how far the epochs are.
@@ -215,7 +241,9 @@ impl World {
                 self.disk.remove(LEASE);
             }
             Some(content) => {
-                let Ok(inode) = self.disk.create(LEASE) else { return };
+                let Ok(inode) = self.disk.create(LEASE) else {
+                    return;
+                };
                 self.disk.write(inode, content).ok();
                 self.disk.sync_file(inode);
             }
@@ -224,7 +252,11 @@ impl World {
     }
 
     fn tear_lease(&mut self) {
-        let content = self.disk.read(LEASE).map(<[u8]>::to_vec).unwrap_or_default();
+        let content = self
+            .disk
+            .read(LEASE)
+            .map(<[u8]>::to_vec)
+            .unwrap_or_default();
         let keep = self.rng.pick(content.len() + 1).unwrap_or(0);
         self.damage_lease(content.get(..keep).map(<[u8]>::to_vec));
     }
@@ -260,10 +292,16 @@ impl World {
     }
 
     fn delete_alive_file(&mut self) {
-        let alive: Vec<String> =
-            self.disk.names().filter(|name| name.starts_with("alive-")).cloned().collect();
+        let alive: Vec<String> = self
+            .disk
+            .names()
+            .filter(|name| name.starts_with("alive-"))
+            .cloned()
+            .collect();
         let named = self.lease().and_then(|lease| lease.alive().cloned());
-        let chosen = named.map(|name| name.as_str().to_owned()).filter(|_| self.rng.chance(700));
+        let chosen = named
+            .map(|name| name.as_str().to_owned())
+            .filter(|_| self.rng.chance(700));
         let other = self.rng.pick(alive.len()).map(|index| alive[index].clone());
         if let Some(name) = chosen.or(other) {
             self.disk.remove(&name);
@@ -289,14 +327,16 @@ impl World {
                 Some(database.committed().clone())
             })
             .collect();
-        self.weather.backup = Some((lease, tables));
+        self.weather.backup = Some(Backup { lease, tables });
     }
 
     fn restore_backup(&mut self) {
         if !self.may_lose_evidence() || self.disk.is_full() {
             return;
         }
-        let Some((lease, tables)) = self.weather.backup.take() else { return };
+        let Some(Backup { lease, tables }) = self.weather.backup.take() else {
+            return;
+        };
         for (name, tables) in DATABASES.iter().zip(tables) {
             self.disk.remove(name);
             if let Some(tables) = tables

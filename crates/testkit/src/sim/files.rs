@@ -1,5 +1,6 @@
 //! The shell's work on `lease.lock`, `lease.json` and the alive file, one step at a time.
 
+use earshot_proto::Now;
 use earshot_proto::lease::{
     AliveLock, AliveName, Answer, Beat, Examination, FileId, FilesSeen, Input, LeaseDocument,
     LeaseToken, Parsed, Pid, ProcessFact, parse,
@@ -26,7 +27,9 @@ enum Next {
 impl World {
     pub(super) fn take_file_step(&mut self, of: ProcessId) {
         self.processes[of].filing = false;
-        let Some(job) = self.processes[of].files.pop_front() else { return };
+        let Some(job) = self.processes[of].files.pop_front() else {
+            return;
+        };
         let pause = self.latency();
         match self.file_step(of, job) {
             Ok(Next::More(job, pause)) => {
@@ -40,7 +43,12 @@ impl World {
                 self.file_later(of, pause);
             }
             Err(DiskFull) => {
-                self.feed(of, Input::FilesFailed { why: "disk full".to_owned() });
+                self.feed(
+                    of,
+                    Input::FilesFailed {
+                        why: "disk full".to_owned(),
+                    },
+                );
                 self.file_later(of, pause);
             }
         }
@@ -50,12 +58,20 @@ impl World {
         let result = match job {
             FileJob::Examine => Some(Input::Examined(self.examine(of, true))),
             FileJob::MakeAlive { made, stage } => return self.make_alive(of, made, stage),
-            FileJob::LockLease { deadline, opened, locked } => {
+            FileJob::LockLease {
+                deadline,
+                opened,
+                locked,
+            } => {
                 let process = &self.processes[of];
                 let expired = process.now(self.time) >= deadline;
-                return self.lock_lease(of, FileJob::LockLease { deadline, opened, locked }, expired);
+                return self.lock_lease(of, (deadline, expired), opened, locked);
             }
-            FileJob::WriteLease { document, file, stage } => {
+            FileJob::WriteLease {
+                document,
+                file,
+                stage,
+            } => {
                 return self.write_lease(of, document, file, stage);
             }
             FileJob::LockAliveLate => {
@@ -102,7 +118,10 @@ impl World {
             let inode = self.disk.create(&temporary)?;
             let random = (u128::from(self.rng.next()) << 64) | u128::from(self.rng.next());
             let token = LeaseToken::from_random(random.to_be_bytes());
-            let job = FileJob::MakeAlive { made: Some((token, inode)), stage: 1 };
+            let job = FileJob::MakeAlive {
+                made: Some((token, inode)),
+                stage: 1,
+            };
             return Ok(Next::More(job, self.latency()));
         };
         match stage {
@@ -116,21 +135,31 @@ impl World {
             3 => self.disk.rename(&temporary, token.alive_name().as_str()),
             _ => {
                 self.disk.sync_folder();
-                return Ok(Next::Done(Some(Input::AliveMade { token, file: file_id(inode) })));
+                return Ok(Next::Done(Some(Input::AliveMade {
+                    token,
+                    file: file_id(inode),
+                })));
             }
         }
-        let job = FileJob::MakeAlive { made: Some((token, inode)), stage: stage + 1 };
+        let job = FileJob::MakeAlive {
+            made: Some((token, inode)),
+            stage: stage + 1,
+        };
         Ok(Next::More(job, self.latency()))
     }
 
     fn lock_lease(
         &mut self,
         of: ProcessId,
-        job: FileJob,
-        expired: bool,
+        (deadline, expired): (Now, bool),
+        opened: Option<Inode>,
+        locked: bool,
     ) -> Result<Next, DiskFull> {
-        let FileJob::LockLease { deadline, opened, locked } = job else { return Ok(Next::Done(None)) };
-        let again = |opened, locked| FileJob::LockLease { deadline, opened, locked };
+        let again = |opened, locked| FileJob::LockLease {
+            deadline,
+            opened,
+            locked,
+        };
         let Some(inode) = opened else {
             let opened = match self.disk.lookup(LEASE_LOCK) {
                 Some(inode) => inode,
@@ -174,7 +203,11 @@ impl World {
         let Some(inode) = file else {
             let inode = self.disk.create(&temporary)?;
             self.disk.write(inode, document.encode())?;
-            let job = FileJob::WriteLease { document, file: Some(inode), stage: 1 };
+            let job = FileJob::WriteLease {
+                document,
+                file: Some(inode),
+                stage: 1,
+            };
             return Ok(Next::More(job, self.latency()));
         };
         match stage {
@@ -190,11 +223,17 @@ impl World {
             }
             _ => {
                 self.disk.sync_folder();
-                self.judge_epoch(&document);
-                return Ok(Next::Done(Some(Input::LeaseWritten { file: file_id(inode) })));
+                self.note_durable(&document);
+                return Ok(Next::Done(Some(Input::LeaseWritten {
+                    file: file_id(inode),
+                })));
             }
         }
-        let job = FileJob::WriteLease { document, file: Some(inode), stage: stage + 1 };
+        let job = FileJob::WriteLease {
+            document,
+            file: Some(inode),
+            stage: stage + 1,
+        };
         Ok(Next::More(job, self.latency()))
     }
 
@@ -230,7 +269,14 @@ impl World {
             Some(document) if probe => self.probe(&document.token),
             Some(_) | None => Answer::NotAsked,
         };
-        Examination { lease, alive, beat, process, answer, wall: self.wall() }
+        Examination {
+            lease,
+            alive,
+            beat,
+            process,
+            answer,
+            wall: self.wall(),
+        }
     }
 
     pub(super) fn try_alive(&self, name: &AliveName) -> AliveLock {
@@ -261,17 +307,18 @@ impl World {
         });
         match answers {
             None => Answer::Silent,
-            Some(process) => {
-                Answer::Answered { executable_replaced: process.executable_replaced }
-            }
+            Some(process) => Answer::Answered {
+                executable_replaced: process.executable_replaced,
+            },
         }
     }
 
     fn look_at_files(&self, of: ProcessId) -> FilesSeen {
         let process = &self.processes[of];
-        let alive = process.alive.as_ref().and_then(|(token, _)| {
-            self.disk.lookup(token.alive_name().as_str())
-        });
+        let alive = process
+            .alive
+            .as_ref()
+            .and_then(|(token, _)| self.disk.lookup(token.alive_name().as_str()));
         let databases_in_place = process
             .databases
             .iter()
@@ -281,6 +328,7 @@ impl World {
             token: self.lease().as_ref().and_then(Parsed::token).cloned(),
             alive: alive.map(file_id),
             databases_in_place,
+            socket_in_place: !process.listening || self.socket == Some(of),
         }
     }
 }

@@ -68,7 +68,9 @@ impl Sabotage {
     }
 
     fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|sabotage| sabotage.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|sabotage| sabotage.name() == name)
     }
 }
 
@@ -98,7 +100,11 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { invariant, what, at_us } = self;
+        let Self {
+            invariant,
+            what,
+            at_us,
+        } = self;
         write!(out, "invariant {invariant} broken at {at_us} us: {what}")
     }
 }
@@ -148,7 +154,11 @@ pub fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<Report, Box<Failure>
             Progress::Happened(_) => {}
             Progress::Settled(report) => return Ok(report),
             Progress::Broken(violation) => {
-                return Err(Box::new(Failure { seed, sabotage, violation }));
+                return Err(Box::new(Failure {
+                    seed,
+                    sabotage,
+                    violation,
+                }));
             }
         }
     }
@@ -198,7 +208,12 @@ impl Run {
     fn new(seed: u64, sabotage: Option<Sabotage>, listens: bool) -> Self {
         let mut world = World::new(seed, sabotage, listens);
         let calm_at = world.rng.between(20 * SECOND, 60 * SECOND);
-        Self { world, calm_at, calm: false, events: 0 }
+        Self {
+            world,
+            calm_at,
+            calm: false,
+            events: 0,
+        }
     }
 
     fn step(&mut self) -> Progress {
@@ -221,7 +236,11 @@ impl Run {
         if world.time > self.calm_at + SETTLED_WITHIN {
             let stuck = world.describe();
             let what = format!("nothing settled within {SETTLED_WITHIN} us: {stuck}");
-            return Progress::Broken(Violation { invariant: 13, what, at_us: world.time });
+            return Progress::Broken(Violation {
+                invariant: 13,
+                what,
+                at_us: world.time,
+            });
         }
         self.events += 1;
         match world.step() {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use earshot_proto::lease::{
-    BodyDigest, Effect, Epoch, LeaseDocument, LeaseToken, Lifecycle, Place, Predecessor,
-};
 use earshot_proto::Now;
+use earshot_proto::lease::{
+    BodyDigest, Effect, Epoch, Identity, LeaseDocument, LeaseToken, Lifecycle, Place, Predecessor,
+};
 
 use super::disk::{Inode, ProcessId};
 
@@ -22,7 +22,12 @@ pub(super) enum Event {
     /// A request arrives.
     Deliver { to: ProcessId, request: Request },
     /// An answer arrives.
-    Reply { client: usize, seat: u64, n: u64, answer: Answered },
+    Reply {
+        client: usize,
+        seat: u64,
+        n: u64,
+        answer: Answered,
+    },
     /// A process begins.
     Begin(ProcessId),
     /// A process takes the next step of its work on lease and alive file.
@@ -42,8 +47,11 @@ impl Event {
     pub(super) const fn process(&self) -> Option<ProcessId> {
         match self {
             Self::Deliver { to, .. } => Some(*to),
-            Self::Begin(of) | Self::FileStep(of) | Self::CommandStep(of) => Some(*of),
-            Self::WorkStep { of, .. } | Self::Wake { of, .. } => Some(*of),
+            Self::Begin(of)
+            | Self::FileStep(of)
+            | Self::CommandStep(of)
+            | Self::WorkStep { of, .. }
+            | Self::Wake { of, .. } => Some(*of),
             Self::Chaos | Self::Turn { .. } | Self::Reply { .. } | Self::Continue(_) => None,
         }
     }
@@ -92,9 +100,20 @@ pub(super) enum Status {
 #[derive(Debug)]
 pub(super) enum FileJob {
     Examine,
-    MakeAlive { made: Option<(LeaseToken, Inode)>, stage: u8 },
-    LockLease { deadline: Now, opened: Option<Inode>, locked: bool },
-    WriteLease { document: Box<LeaseDocument>, file: Option<Inode>, stage: u8 },
+    MakeAlive {
+        made: Option<(LeaseToken, Inode)>,
+        stage: u8,
+    },
+    LockLease {
+        deadline: Now,
+        opened: Option<Inode>,
+        locked: bool,
+    },
+    WriteLease {
+        document: Box<LeaseDocument>,
+        file: Option<Inode>,
+        stage: u8,
+    },
     /// Only when sabotaged: the alive file is locked when the lease is long visible.
     LockAliveLate,
     Unlock,
@@ -107,13 +126,32 @@ pub(super) enum FileJob {
 /// Work that carries an epoch and runs beside.
 #[derive(Debug)]
 pub(super) enum Work {
-    BindSocket { epoch: Epoch },
-    Look { epoch: Epoch, predecessors: Vec<Predecessor> },
-    Kill { pid: i32, predecessor: Box<Predecessor> },
-    RaiseFence { epoch: Epoch, index: usize, begun: Option<Inode> },
-    Import { epoch: Epoch },
-    BindListeners { epoch: Epoch },
-    Drain { epoch: Epoch, deadline: Now },
+    BindSocket {
+        epoch: Epoch,
+    },
+    Look {
+        epoch: Epoch,
+        predecessors: Vec<Predecessor>,
+    },
+    Kill {
+        pid: i32,
+        predecessor: Box<Predecessor>,
+    },
+    RaiseFence {
+        epoch: Epoch,
+        index: usize,
+        begun: Option<Inode>,
+    },
+    Import {
+        epoch: Epoch,
+    },
+    BindListeners {
+        epoch: Epoch,
+    },
+    Drain {
+        epoch: Epoch,
+        deadline: Now,
+    },
 }
 
 /// The command that is being executed.
@@ -129,15 +167,32 @@ pub(super) struct Execution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Begin,
-    Decide { epoch: Epoch },
-    Commit { epoch: Epoch, result: u64 },
+    Decide {
+        epoch: Epoch,
+    },
+    Commit {
+        epoch: Epoch,
+        result: u64,
+    },
     /// Only when sabotaged: the key is written in a transaction of its own.
-    KeyApart { result: u64 },
-    CommitStarted { epoch: Epoch },
-    EffectOutside { epoch: Epoch },
-    BeginFinish { epoch: Epoch },
-    Finish { epoch: Epoch },
-    Answer { result: u64 },
+    KeyApart {
+        result: u64,
+    },
+    CommitStarted {
+        epoch: Epoch,
+    },
+    EffectOutside {
+        epoch: Epoch,
+    },
+    BeginFinish {
+        epoch: Epoch,
+    },
+    Finish {
+        epoch: Epoch,
+    },
+    Answer {
+        result: u64,
+    },
     Done,
 }
 
@@ -173,6 +228,34 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Returns a process that has done nothing yet, with a clock of this speed.
+    pub(super) fn new(identity: Identity, rate: u64) -> Self {
+        Self {
+            pid: identity.process.pid.number(),
+            start: identity.process.pid_start,
+            place: identity.place.clone(),
+            machine: Lifecycle::new(identity),
+            status: Status::Running,
+            went_on_at: None,
+            rate,
+            executable_replaced: false,
+            parked: Vec::new(),
+            files: VecDeque::new(),
+            filing: false,
+            works: BTreeMap::new(),
+            next_work: 0,
+            wake_generation: 0,
+            alive: None,
+            lease_lock: None,
+            databases: BTreeMap::new(),
+            listening: false,
+            serving: false,
+            queue: VecDeque::new(),
+            execution: None,
+            executing: false,
+        }
+    }
+
     pub(super) const fn now(&self, time: Micros) -> Now {
         Now::from_start(std::time::Duration::from_micros(self.local_micros(time)))
     }
@@ -199,11 +282,20 @@ impl Process {
     pub(super) fn file_job(effect: Effect) -> Result<FileJob, Effect> {
         match effect {
             Effect::Examine => Ok(FileJob::Examine),
-            Effect::MakeAlive => Ok(FileJob::MakeAlive { made: None, stage: 0 }),
-            Effect::LockLease { deadline } => Ok(FileJob::LockLease { deadline, opened: None, locked: false }),
-            Effect::WriteLease(document) => {
-                Ok(FileJob::WriteLease { document, file: None, stage: 0 })
-            }
+            Effect::MakeAlive => Ok(FileJob::MakeAlive {
+                made: None,
+                stage: 0,
+            }),
+            Effect::LockLease { deadline } => Ok(FileJob::LockLease {
+                deadline,
+                opened: None,
+                locked: false,
+            }),
+            Effect::WriteLease(document) => Ok(FileJob::WriteLease {
+                document,
+                file: None,
+                stage: 0,
+            }),
             Effect::UnlockLease => Ok(FileJob::Unlock),
             Effect::DropAlive => Ok(FileJob::DropAlive),
             Effect::Beat => Ok(FileJob::Beat),
@@ -217,13 +309,19 @@ impl Process {
     pub(super) fn work(effect: Effect) -> Result<Work, Effect> {
         match effect {
             Effect::BindSocket { epoch } => Ok(Work::BindSocket { epoch }),
-            Effect::LookAtPredecessors { epoch, predecessors } => {
-                Ok(Work::Look { epoch, predecessors })
-            }
+            Effect::LookAtPredecessors {
+                epoch,
+                predecessors,
+            } => Ok(Work::Look {
+                epoch,
+                predecessors,
+            }),
             Effect::Kill { pid, predecessor } => Ok(Work::Kill { pid, predecessor }),
-            Effect::RaiseFence { epoch } => {
-                Ok(Work::RaiseFence { epoch, index: 0, begun: None })
-            }
+            Effect::RaiseFence { epoch } => Ok(Work::RaiseFence {
+                epoch,
+                index: 0,
+                begun: None,
+            }),
             Effect::Import { epoch } => Ok(Work::Import { epoch }),
             Effect::BindListeners { epoch } => Ok(Work::BindListeners { epoch }),
             Effect::Drain { epoch, deadline } => Ok(Work::Drain { epoch, deadline }),

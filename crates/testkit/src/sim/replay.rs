@@ -60,20 +60,31 @@ impl Replay {
     ///
     /// When the text is no log of this simulator.
     pub fn new(log: &str) -> Result<Self, ReplayError> {
-        let mut lines = log.lines().map(str::to_owned).collect::<Vec<_>>().into_iter();
-        let header = lines.next().and_then(|line| serde_json::from_str::<Value>(&line).ok());
+        let mut lines = log
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .into_iter();
+        let header = lines
+            .next()
+            .and_then(|line| serde_json::from_str::<Value>(&line).ok());
         let header = header.ok_or(ReplayError::NoHeader)?;
         let sabotage = match header.get("sabotage") {
-            Some(Value::String(name)) => {
-                Some(Sabotage::named(name).ok_or(ReplayError::NoHeader)?)
-            }
+            Some(Value::String(name)) => Some(Sabotage::named(name).ok_or(ReplayError::NoHeader)?),
             Some(_) | None => None,
         };
-        let seed = header.get("seed").and_then(Value::as_u64).ok_or(ReplayError::NoHeader)?;
+        let seed = header
+            .get("seed")
+            .and_then(Value::as_u64)
+            .ok_or(ReplayError::NoHeader)?;
         if header.get("sim").and_then(Value::as_u64) != Some(LOG_FORMAT) {
             return Err(ReplayError::NoHeader);
         }
-        Ok(Self { run: Run::new(seed, sabotage, true), lines, line: 1 })
+        Ok(Self {
+            run: Run::new(seed, sabotage, true),
+            lines,
+            line: 1,
+        })
     }
 
     /// Takes the next step; `None` at the end of the log.
@@ -82,14 +93,19 @@ impl Replay {
     ///
     /// When the run and the log part.
     pub fn step(&mut self) -> Result<Option<ReplayedStep>, ReplayError> {
-        let Some(logged) = self.lines.next() else { return Ok(None) };
+        let Some(logged) = self.lines.next() else {
+            return Ok(None);
+        };
         self.line += 1;
         let Progress::Happened(happened) = self.run.step() else {
             return Err(ReplayError::Ended { line: self.line });
         };
         let now = line(&happened);
         if now.trim_end() != logged {
-            return Err(ReplayError::Diverged { line: self.line, now });
+            return Err(ReplayError::Diverged {
+                line: self.line,
+                now,
+            });
         }
         Ok(Some(ReplayedStep {
             line: self.line,

@@ -9,14 +9,19 @@ use super::world::{DATABASES, World};
 
 impl World {
     pub(super) fn take_work_step(&mut self, of: ProcessId, number: u64) {
-        let Some(work) = self.processes[of].works.remove(&number) else { return };
+        let Some(work) = self.processes[of].works.remove(&number) else {
+            return;
+        };
         match work {
             Work::BindSocket { epoch } => {
                 self.socket = Some(of);
                 self.processes[of].listening = true;
                 self.feed(of, Input::SocketBound { epoch });
             }
-            Work::Look { epoch, predecessors } => {
+            Work::Look {
+                epoch,
+                predecessors,
+            } => {
                 let place = &self.processes[of].place;
                 let seen = predecessors
                     .iter()
@@ -40,12 +45,23 @@ impl World {
                     self.kill(target);
                 }
             }
-            Work::RaiseFence { epoch, index, begun } => {
+            Work::RaiseFence {
+                epoch,
+                index,
+                begun,
+            } => {
                 self.raise_fence(of, number, epoch, (index, begun));
             }
             Work::Import { epoch } => self.feed(of, Input::Imported { epoch }),
             Work::BindListeners { epoch } => {
-                self.feed(of, Input::ListenersBound { epoch, url: None, quic: None });
+                self.feed(
+                    of,
+                    Input::ListenersBound {
+                        epoch,
+                        url: None,
+                        quic: None,
+                    },
+                );
             }
             Work::Drain { epoch, deadline } => {
                 self.processes[of].serving = false;
@@ -55,7 +71,9 @@ impl World {
                     self.stop_writes(of);
                     self.feed(of, Input::Drained { epoch });
                 } else {
-                    self.processes[of].works.insert(number, Work::Drain { epoch, deadline });
+                    self.processes[of]
+                        .works
+                        .insert(number, Work::Drain { epoch, deadline });
                     self.work_later(of, number);
                 }
             }
@@ -79,7 +97,13 @@ impl World {
             None if self.processes[of].databases.contains_key(&index) => next.0 += 1,
             None => {
                 let Some(inode) = self.open_database(name) else {
-                    self.feed(of, Input::WorkFailed { epoch, why: "disk full".to_owned() });
+                    self.feed(
+                        of,
+                        Input::WorkFailed {
+                            epoch,
+                            why: "disk full".to_owned(),
+                        },
+                    );
                     return;
                 };
                 if !self.database(inode).begin(of) {
@@ -91,7 +115,9 @@ impl World {
             Some(inode) => {
                 let full = self.disk.is_full();
                 let database = self.database(inode);
-                let Some(tables) = database.writing(of) else { return };
+                let Some(tables) = database.writing(of) else {
+                    return;
+                };
                 if tables.fence >= epoch {
                     database.roll_back(of);
                     self.feed(of, Input::FenceHigher { epoch });
@@ -99,7 +125,13 @@ impl World {
                 }
                 if full {
                     database.roll_back(of);
-                    self.feed(of, Input::WorkFailed { epoch, why: "disk full".to_owned() });
+                    self.feed(
+                        of,
+                        Input::WorkFailed {
+                            epoch,
+                            why: "disk full".to_owned(),
+                        },
+                    );
                     return;
                 }
                 tables.fence = epoch;
@@ -109,7 +141,11 @@ impl World {
                 next.0 += 1;
             }
         }
-        let work = Work::RaiseFence { epoch, index: next.0, begun: next.1 };
+        let work = Work::RaiseFence {
+            epoch,
+            index: next.0,
+            begun: next.1,
+        };
         self.processes[of].works.insert(number, work);
         self.work_later(of, number);
     }

@@ -1,11 +1,11 @@
 //! The world: its clock, its queue of events, and how an event becomes inputs and effects.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use earshot_proto::Timestamp;
 use earshot_proto::lease::{
-    Effect, Identity, Input, Lifecycle, Phase, Pid, Place, Process as ProcessName, Timings,
+    Effect, Identity, Input, Phase, Pid, Place, Process as ProcessName, Timings,
 };
 
 use super::Sabotage;
@@ -14,7 +14,7 @@ use super::client::Client;
 use super::database::Database;
 use super::disk::{Disk, Inode, ProcessId};
 use super::fault::Weather;
-use super::process::{Event, FileJob, Micros, Process, Status};
+use super::process::{Event, FileJob, Micros, Process, Status, Work};
 use super::rng::Rng;
 
 /// Databases of the checkout.
@@ -72,7 +72,9 @@ impl World {
         };
         for client in 0..CLIENTS {
             let seat = world.new_seat();
-            world.clients.push(Client::new(seat, client % DATABASES.len()));
+            world
+                .clients
+                .push(Client::new(seat, client % DATABASES.len()));
             let pause = world.rng.below(500 * MS);
             world.after(pause, Event::Turn { client });
         }
@@ -94,7 +96,12 @@ impl World {
         self.happen(event);
         self.check();
         let notes = self.notes.as_mut().map(std::mem::take).unwrap_or_default();
-        Some(Happened { sequence, at: time, event: happened.unwrap_or_default(), notes })
+        Some(Happened {
+            sequence,
+            at: time,
+            event: happened.unwrap_or_default(),
+            notes,
+        })
     }
 
     fn happen(&mut self, event: Event) {
@@ -118,7 +125,12 @@ impl World {
             Event::Chaos => self.draw_fault(),
             Event::Turn { client } => self.take_turn(client),
             Event::Deliver { to, request } => self.receive(to, request),
-            Event::Reply { client, seat, n, answer } => self.take_reply(client, (seat, n), answer),
+            Event::Reply {
+                client,
+                seat,
+                n,
+                answer,
+            } => self.take_reply(client, (seat, n), answer),
             Event::Begin(of) => self.feed(of, Input::Begin),
             Event::FileStep(of) => self.take_file_step(of),
             Event::WorkStep { of, work } => self.take_work_step(of, work),
@@ -139,7 +151,11 @@ impl World {
 
     /// Returns how long one step takes.
     pub(super) const fn latency(&mut self) -> Micros {
-        if self.rng.chance(5) { self.rng.between(10 * MS, 80 * MS) } else { self.rng.between(40, 900) }
+        if self.rng.chance(5) {
+            self.rng.between(10 * MS, 80 * MS)
+        } else {
+            self.rng.between(40, 900)
+        }
     }
 
     pub(super) const fn wall(&self) -> Timestamp {
@@ -225,31 +241,48 @@ impl World {
         let process = &mut self.processes[of];
         process.databases.clear();
         process.serving = false;
-        process.works.retain(|_, work| matches!(work, super::process::Work::Kill { .. }));
+        process
+            .works
+            .retain(|_, work| matches!(work, Work::Kill { .. }));
         self.turn_away(of);
     }
 
     /// Starts another process that wants to hold the lease.
     pub(super) fn spawn(&mut self) {
         let of = self.processes.len();
-        let dead: Vec<i64> =
-            self.processes.iter().filter(|other| !other.is_alive()).map(|other| other.pid).collect();
-        let reused = if self.rng.chance(100) { self.rng.pick(dead.len()) } else { None };
-        let fresh = 100 + i64::try_from(of).unwrap_or(i64::MAX);
-        let taken = |pid| self.processes.iter().any(|other| other.is_alive() && other.pid == pid);
-        let pid = reused.map(|index| dead[index]).filter(|pid| !taken(*pid)).unwrap_or(fresh);
-        let start = self.time + 1;
-        let pid_ns = if self.rng.chance(80) { 2 } else { 1 };
-        let place = Place {
-            host_id: "host".to_owned(),
-            boot_id: format!("boot-{}", self.boot),
-            pid_ns: Some(pid_ns),
-            net_ns: None,
+        let dead: Vec<i64> = self
+            .processes
+            .iter()
+            .filter(|other| !other.is_alive())
+            .map(|other| other.pid)
+            .collect();
+        let reused = if self.rng.chance(100) {
+            self.rng.pick(dead.len())
+        } else {
+            None
         };
-        let version = if self.rng.chance(300) { "1.0.0-alpha.10" } else { "1.0.0-alpha.9" };
+        let fresh = 100 + i64::try_from(of).unwrap_or(i64::MAX);
+        let taken = |pid| {
+            self.processes
+                .iter()
+                .any(|other| other.is_alive() && other.pid == pid)
+        };
+        let pid = reused
+            .map(|index| dead[index])
+            .filter(|pid| !taken(*pid))
+            .unwrap_or(fresh);
+        let start = self.time + 1;
+        let version = if self.rng.chance(300) {
+            "1.0.0-alpha.10"
+        } else {
+            "1.0.0-alpha.9"
+        };
         let identity = Identity {
-            place: place.clone(),
-            process: ProcessName { pid: Pid::new(pid), pid_start: start },
+            place: self.place(),
+            process: ProcessName {
+                pid: Pid::new(pid),
+                pid_start: start,
+            },
             exe: "/opt/earshot".to_owned(),
             build: "0".to_owned(),
             version: version.to_owned(),
@@ -258,33 +291,21 @@ impl World {
             timings: Timings::default(),
         };
         let rate = self.rng.between(950_000, 1_050_000);
-        self.processes.push(Process {
-            pid,
-            start,
-            place,
-            machine: Lifecycle::new(identity),
-            status: Status::Running,
-            went_on_at: None,
-            rate,
-            executable_replaced: false,
-            parked: Vec::new(),
-            files: VecDeque::new(),
-            filing: false,
-            works: BTreeMap::new(),
-            next_work: 0,
-            wake_generation: 0,
-            alive: None,
-            lease_lock: None,
-            databases: BTreeMap::new(),
-            listening: false,
-            serving: false,
-            queue: VecDeque::new(),
-            execution: None,
-            executing: false,
-        });
+        self.processes.push(Process::new(identity, rate));
         self.note(|| format!("{of} spawned as {pid}"));
         let pause = self.latency();
         self.after(pause, Event::Begin(of));
+    }
+
+    /// Returns where a new process runs: now and then in another pid namespace.
+    fn place(&mut self) -> Place {
+        let pid_ns = if self.rng.chance(80) { 2 } else { 1 };
+        Place {
+            host_id: "host".to_owned(),
+            boot_id: format!("boot-{}", self.boot),
+            pid_ns: Some(pid_ns),
+            net_ns: None,
+        }
     }
 
     pub(super) fn kill(&mut self, of: ProcessId) {
@@ -330,18 +351,26 @@ impl World {
     }
 
     pub(super) fn living(&self) -> Vec<ProcessId> {
-        (0..self.processes.len()).filter(|of| self.processes[*of].is_alive()).collect()
+        (0..self.processes.len())
+            .filter(|of| self.processes[*of].is_alive())
+            .collect()
     }
 
     /// Returns the processes that stand for election or start.
     pub(super) fn candidates(&self) -> usize {
         let wants = |phase| matches!(phase, Phase::Idle | Phase::Electing | Phase::Starting(_));
-        self.living().into_iter().filter(|of| wants(self.processes[*of].machine.phase())).count()
+        self.living()
+            .into_iter()
+            .filter(|of| wants(self.processes[*of].machine.phase()))
+            .count()
     }
 
     /// Returns whether the world is as it should be when nothing disturbs it.
     pub(super) fn is_settled(&self) -> bool {
-        let mut serving = self.living().into_iter().filter(|of| self.processes[*of].serving);
+        let mut serving = self
+            .living()
+            .into_iter()
+            .filter(|of| self.processes[*of].serving);
         let holder = serving.next();
         let named = holder.is_some_and(|of| self.is_named(of));
         let answered = self.clients.iter().all(Client::is_content);
@@ -355,7 +384,11 @@ impl World {
         for of in self.living() {
             let process = &self.processes[of];
             let (status, phase) = (process.status, process.machine.phase());
-            let named = if self.is_named(of) { ", named by the lease" } else { "" };
+            let named = if self.is_named(of) {
+                ", named by the lease"
+            } else {
+                ""
+            };
             let pid = process.pid;
             write!(text, "[{of} pid {pid} {status:?} {phase:?}{named}]").ok();
         }

@@ -1,19 +1,22 @@
 //! The whole bridge against a fake node over a real Unix socket.
 
+mod endpoint;
+
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use earshot_capability::Address;
+use earshot_trust::{Seat, SessionId};
 use http::Method;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::bridge::Seat;
 use crate::bridge::fake_node::{FakeNode, Memory, Seen};
+use crate::bridge::frame::FRAME_BYTES_MAX;
 use crate::bridge::headers::{EARSHOT_REQUEST, EARSHOT_SEAT, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
-use crate::bridge::{Address, frame::FRAME_BYTES_MAX};
 
 const INIT: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
@@ -67,12 +70,12 @@ fn options(client_gone: CancellationToken) -> BridgeOptions {
     BridgeOptions {
         seat: Seat::new([1; 16]),
         caller_root: "/repo".into(),
-        session: Some("s-1".to_owned()),
+        session: Some(SessionId::parse("s-1").expect("a session id")),
         parent_session: None,
         address: Address {
-            machine: "m".to_owned(),
-            pid: 1,
-            pid_started_at: 1,
+            machine: Some("m".to_owned()),
+            pid: Some(1),
+            pid_started_at: Some(1),
             session: None,
             socket: None,
         },

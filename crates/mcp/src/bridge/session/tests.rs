@@ -148,7 +148,10 @@ impl World {
             self.now = self.now.max(wake);
             self.input(Input::Wake);
             let next = self.session.next_wake();
-            assert!(next.is_none_or(|next| next > wake), "the machine is woken again at once");
+            assert!(
+                next.is_none_or(|next| next > wake),
+                "the machine is woken again at once"
+            );
         }
         self.now = end;
     }

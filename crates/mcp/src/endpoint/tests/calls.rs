@@ -275,7 +275,7 @@ impl Body for Endless {
             return Poll::Ready(None);
         }
         self.left -= 1;
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 1 << 20])))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b' '; 1 << 20])))))
     }
 }
 

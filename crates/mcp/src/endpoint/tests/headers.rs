@@ -223,10 +223,10 @@ async fn a_silent_stream_gets_a_comment_and_a_silent_session_ends() {
     let mut stream = world.send("GET", &headers, "").await.into_body();
     let frame = stream.frame().await.unwrap().unwrap().into_data().unwrap();
     assert!(frame.starts_with(b":"), "{frame:?}");
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(world.service.wire_sessions(), 1);
     drop(stream);
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(world.service.wire_sessions(), 0);
     let answer = world.post(&[("mcp-session-id", &id)], PING).await;
     assert_eq!(answer.error(), (404, -32001, json!(7)));

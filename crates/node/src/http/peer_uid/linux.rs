@@ -11,12 +11,11 @@ use std::{
     time::Duration,
 };
 
+use earshot_trust::PeerUid;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, netlink, recv, send,
     socket_with, sockopt,
 };
-
-use super::Socket;
 
 /// `SOCK_DIAG_BY_FAMILY`: the type of a question, and of its answer.
 const BY_FAMILY: u16 = 20;
@@ -37,16 +36,75 @@ const ESTABLISHED: u8 = 1;
 /// How long an answer may take. The kernel writes it before the question's `send` returns.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
+/// What the kernel says of one end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Socket {
+    /// Whether the connection is established as this end sees it.
+    established: bool,
+    /// The user whose socket it is.
+    uid: u32,
+    /// Its inode; 0 when no process holds it any more.
+    inode: u32,
+}
+
+/// Asks the kernel who is at the other end of loopback connections, over one socket kept open.
+#[derive(Debug)]
+pub(in super::super) struct PeerUids(Option<Diagnosis>);
+
+impl PeerUids {
+    /// Opens the way to ask. Where there is none, every answer is [`PeerUid::Unsupported`].
+    pub(in super::super) fn open() -> Self {
+        let diagnosis = Diagnosis::open()
+            .inspect_err(|error| tracing::info!(%error, "peers' user ids cannot be read"));
+        Self(diagnosis.ok())
+    }
+
+    /// Tells whose connection it is that `own` accepted from `peer`.
+    pub(in super::super) fn of(&mut self, peer: SocketAddr, own: SocketAddr) -> PeerUid {
+        let Some(diagnosis) = &mut self.0 else {
+            return PeerUid::Unsupported;
+        };
+        match judge(diagnosis, canonical(peer), canonical(own)) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                tracing::warn!(%error, "the kernel did not say whose a connection is");
+                // Whatever is still under way on this socket would be read as a later answer.
+                *self = Self::open();
+                PeerUid::NotFound
+            }
+        }
+    }
+}
+
+fn judge(diagnosis: &mut Diagnosis, peer: SocketAddr, own: SocketAddr) -> io::Result<PeerUid> {
+    let Some(theirs) = diagnosis.find(peer, own)? else {
+        return Ok(PeerUid::NotFound);
+    };
+    // Asked last: had the other end gone meanwhile, this end would know by now.
+    let mine = diagnosis.find(own, peer)?;
+    let vouched =
+        theirs.established && theirs.inode != 0 && mine.is_some_and(|mine| mine.established);
+    Ok(if vouched {
+        PeerUid::Known(theirs.uid)
+    } else {
+        PeerUid::NotFound
+    })
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// The socket over which questions go.
 #[derive(Debug)]
-pub(super) struct Diagnosis {
+struct Diagnosis {
     socket: OwnedFd,
     sequence: u32,
 }
 
 impl Diagnosis {
     /// Opens the socket.
-    pub(super) fn open() -> io::Result<Self> {
+    fn open() -> io::Result<Self> {
         let socket = socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
@@ -65,7 +123,7 @@ impl Diagnosis {
     /// Looks up the socket whose own address is `own` and whose peer is `peer`.
     ///
     /// An IPv4 connection may belong to a socket of either family.
-    pub(super) fn find(&mut self, own: SocketAddr, peer: SocketAddr) -> io::Result<Option<Socket>> {
+    fn find(&mut self, own: SocketAddr, peer: SocketAddr) -> io::Result<Option<Socket>> {
         let families: &[AddressFamily] = if own.is_ipv4() {
             &[AddressFamily::INET, AddressFamily::INET6]
         } else {

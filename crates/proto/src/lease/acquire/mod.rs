@@ -88,6 +88,8 @@ pub struct FilesSeen {
     pub alive: Option<FileId>,
     /// Whether every open database is still the file that its path leads to.
     pub databases_in_place: bool,
+    /// Whether the Unix socket, if it is bound, is still what its path leads to.
+    pub socket_in_place: bool,
 }
 
 /// What a look at one predecessor showed.
@@ -224,9 +226,10 @@ pub enum Effect {
     DropAlive,
     /// Touch the own alive file, if the dispatcher made progress.
     Beat,
-    /// Compare the inodes of lease, alive file and databases with their paths.
+    /// Compare the inodes of lease, alive file, databases and socket with their paths.
     LookAtFiles,
-    /// Listen on the Unix socket: queue requests (bounded), execute none.
+    /// Listen on the Unix socket, in the place of whatever has its path: queue requests (bounded),
+    /// execute none before `Serve`. While the node serves, this only gives the path back.
     BindSocket {
         /// The tenure's epoch.
         epoch: Epoch,

@@ -165,12 +165,34 @@ impl Lifecycle {
             State::Idle | State::Electing(_) | State::Ended => return Vec::new(),
         };
         match (tenure.judge(seen), draining) {
-            (Ground::Firm, _) => Vec::new(),
+            (Ground::Firm, false) => self.keep_socket(seen),
+            (Ground::Firm, true) => Vec::new(),
             (Ground::Taken, _) => self.superseded(),
             (Ground::Gone, true) => {
                 self.finish(vec![Effect::StopWrites, Effect::DropAlive], End::Stopped)
             }
             (Ground::Gone, false) => self.elect_again(),
+        }
+    }
+
+    /// Binds the socket of a serving node again when its path was taken or removed.
+    ///
+    /// A process that was stopped just before it bound the path, and lost its lease meanwhile,
+    /// takes the path when it goes on. The holder lives and beats, so nobody would succeed it, and
+    /// nobody would reach it.
+    fn keep_socket(&self, seen: &FilesSeen) -> Vec<Effect> {
+        match &self.state {
+            State::Serving(serving) if !seen.socket_in_place => {
+                vec![Effect::BindSocket {
+                    epoch: serving.tenure.epoch(),
+                }]
+            }
+            State::Idle
+            | State::Electing(_)
+            | State::Starting(_)
+            | State::Serving(_)
+            | State::Draining(_)
+            | State::Ended => Vec::new(),
         }
     }
 

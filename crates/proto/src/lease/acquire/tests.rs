@@ -209,6 +209,7 @@ impl Rig {
             token: Some(self.lease().token),
             alive: Some(ALIVE_FILE),
             databases_in_place: true,
+            socket_in_place: true,
         }
     }
 }
@@ -482,6 +483,20 @@ fn who_lost_a_file_stops_writing_and_stands_again() {
         assert_eq!(rig.lease().predecessors, [], "it does not wait for itself");
         assert!(rig.epoch() > own.epoch);
     }
+}
+
+#[test]
+fn a_socket_whose_path_was_taken_is_bound_again() {
+    let mut rig = Rig::new();
+    rig.serve();
+    let epoch = rig.epoch();
+    let seen = FilesSeen {
+        socket_in_place: false,
+        ..rig.firm()
+    };
+    rig.check(Input::FilesLooked(seen), &[Effect::BindSocket { epoch }]);
+    rig.check(Input::SocketBound { epoch }, &[]);
+    assert_eq!(rig.machine.permit(rig.now), Permit::Run(epoch));
 }
 
 #[test]

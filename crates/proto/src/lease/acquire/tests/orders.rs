@@ -47,6 +47,7 @@ fn any_input() -> impl Strategy<Value = Input> {
         token: Some(token(n)),
         alive: (gone != 2).then_some(ALIVE_FILE),
         databases_in_place: gone != 3,
+        socket_in_place: n != 2,
     });
     let seen = look.clone();
     let locked = move |seen| Input::LeaseLocked {
