@@ -44,8 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let opened = begun.elapsed();
     let loaded = journal.load()?.peers.len();
     println!(
-        "opened in {opened:?}, {loaded} rows loaded in {:?}",
-        begun.elapsed() - opened
+        "opened after {opened:?}, {loaded} rows loaded after {:?}",
+        begun.elapsed()
     );
     Ok(())
 }

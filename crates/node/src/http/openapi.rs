@@ -25,10 +25,9 @@ pub(super) fn render(registry: &Registry) -> Bytes {
 
 /// Returns the document of a registry.
 pub(crate) fn document(registry: &Registry) -> Value {
-    let components = Components::of(registry);
     let mut paths = surface_paths();
     for declaration in registry.projected() {
-        paths.insert(declaration.route(), path_item(declaration, &components));
+        paths.insert(declaration.route(), path_item(declaration));
     }
     json!({
         "openapi": "3.1.0",
@@ -43,7 +42,7 @@ pub(crate) fn document(registry: &Registry) -> Value {
         "security": [{}, { "machineKey": [] }],
         "tags": tags(registry),
         "paths": paths,
-        "components": components.into_object(),
+        "components": Components::of(registry).into_object(),
     })
 }
 
@@ -65,13 +64,13 @@ fn tag(declaration: &Declaration) -> &'static str {
     id.split_once('.').map_or(id, |(first, _)| first)
 }
 
-fn path_item(declaration: &Declaration, components: &Components) -> Value {
+fn path_item(declaration: &Declaration) -> Value {
     let mut item = Map::new();
     let parameters = Parameters::of(&declaration.schemas.input_listed);
     if declaration.kind == Kind::Query && parameters.complete() {
         item.insert("get".to_owned(), get(declaration, &parameters));
     }
-    item.insert("post".to_owned(), post(declaration, components));
+    item.insert("post".to_owned(), post(declaration));
     Value::Object(item)
 }
 
@@ -108,10 +107,10 @@ fn get(declaration: &Declaration, parameters: &Parameters) -> Value {
     operation
 }
 
-fn post(declaration: &Declaration, components: &Components) -> Value {
+fn post(declaration: &Declaration) -> Value {
     let mut operation = operation(declaration, "", &OF_BODIES);
     operation["parameters"] = who_parameters().into();
-    let schema = components.input(declaration);
+    let schema = components::reference(&components::input_name(declaration));
     operation["requestBody"] = json!({
         "description": "The input; no body is an empty object.",
         "required": false,

@@ -126,9 +126,9 @@ impl Fault {
             _ if error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE) => {
                 Self::DiskFull { path }
             }
-            // A column is not of its type, a row is missing, or a statement does not fit the tables.
+            // A column is not of its type, a row or a table is missing.
             None => Self::Corrupt { path },
-            Some(_) if matches!(error, rusqlite::Error::SqlInputError { .. }) => {
+            _ if error.sqlite_extended_error_code() == Some(ffi::SQLITE_ERROR) => {
                 Self::Corrupt { path }
             }
             Some(_) => Self::Io {

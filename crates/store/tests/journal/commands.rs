@@ -315,8 +315,15 @@ fn a_result_has_a_bound() {
 fn who_acknowledges_nothing_has_its_oldest_results_dropped() {
     let scratch = Scratch::new();
     let mut journal = scratch.open(1);
-    let crowded = u64::try_from(UNACKED_MAX).unwrap() + 2;
-    for n in 1..=crowded {
+    run(&mut journal, &command(1, 1), &Batch::default(), b"r").into_result();
+    let most = u64::try_from(UNACKED_MAX).unwrap();
+    let sql = "INSERT INTO done (seat, n, digest, result)
+               WITH RECURSIVE more (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more LIMIT ?1)
+               SELECT seat, more.n, digest, result FROM done, more";
+    let rows = i64::try_from(UNACKED_MAX).unwrap() - 1;
+    scratch.sqlite().execute(sql, [rows]).unwrap();
+
+    for n in [most + 1, most + 2] {
         run(&mut journal, &command(1, n), &Batch::default(), b"r").into_result();
     }
 

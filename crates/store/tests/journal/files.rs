@@ -85,12 +85,13 @@ fn what_is_no_file_is_refused() {
 
 #[test]
 fn a_damaged_journal_is_refused_and_left_alone() {
-    let damages: [(&str, fn(&mut Vec<u8>)); 3] = [
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 3] = [
         ("a page overwritten", |bytes| {
-            bytes[4_096 * 4..4_096 * 5].fill(0xff)
+            bytes[4_096 * 4..4_096 * 5].fill(0xff);
         }),
         ("the schema overwritten", |bytes| {
-            bytes[100..4_096].fill(0xff)
+            bytes[100..4_096].fill(0xff);
         }),
         ("the end cut off", |bytes| bytes.truncate(4_096 * 6 + 100)),
     ];
@@ -192,10 +193,10 @@ fn a_wiped_or_replaced_file_is_noticed() {
     type Wipe = fn(&Scratch);
     let wipes: [(&str, Wipe); 5] = [
         ("the folder", |scratch| {
-            fs::remove_dir_all(scratch.folder()).unwrap()
+            fs::remove_dir_all(scratch.folder()).unwrap();
         }),
         ("the file", |scratch| {
-            fs::remove_file(scratch.path()).unwrap()
+            fs::remove_file(scratch.path()).unwrap();
         }),
         ("the log", |scratch| {
             fs::remove_file(scratch.folder().join("journal.db-wal")).unwrap();

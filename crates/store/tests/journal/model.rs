@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::scratch::{Scratch, command, entry, put};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Action {
     /// A command arrives.
     Command {
@@ -253,10 +253,10 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_command_has_its_effect_once(actions in prop::collection::vec(action(), 1..60)) {
+    fn each_command_has_its_effect_once(actions in prop::collection::vec(action(), 1..50)) {
         let mut run = Run::new();
         for action in actions {
             run.act(action);

@@ -6,12 +6,17 @@ use super::database::{Database, Tables};
 use super::disk::ProcessId;
 use super::files::{LEASE, LEASE_LOCK};
 use super::process::{Event, Micros};
+use super::rng::Rng;
 use super::world::{DATABASES, MS, SECOND, World};
 
 /// How likely things go wrong, in thousandths, and what is kept for a later fault.
 #[derive(Debug)]
 pub(super) struct Weather {
     calm: bool,
+    /// The faults of this storm, each as often as it is to be drawn.
+    faults: Vec<Fault>,
+    /// The longest time between two faults.
+    pace: Micros,
     /// A message is lost.
     pub(super) loss: u64,
     /// A request arrives twice.
@@ -30,12 +35,27 @@ struct Backup {
 }
 
 impl Weather {
-    pub(super) const fn stormy() -> Self {
+    /// Returns a storm of its own kind: some faults of all, at one of several paces.
+    ///
+    /// With every fault in every run none would be left alone for long enough to show what comes
+    /// of it: a node that hangs is judged after ten seconds, if nothing else happens to it before.
+    pub(super) fn stormy(rng: &mut Rng) -> Self {
+        let mut faults = FAULTS.to_vec();
+        faults.retain(|_| rng.chance(400));
+        faults.push((Fault::Spawn, 1));
+        let drawn = faults
+            .iter()
+            .flat_map(|(fault, weight)| vec![*fault; *weight])
+            .collect();
+        let pace = rng.pick(PACES.len()).map_or(SECOND, |index| PACES[index]);
+        let hostile = rng.chance(500);
         Self {
             calm: false,
-            loss: 40,
-            duplicate: 40,
-            strike: 2,
+            faults: drawn,
+            pace,
+            loss: if hostile { 40 } else { 0 },
+            duplicate: if hostile { 40 } else { 5 },
+            strike: rng.below(3),
             backup: None,
         }
     }
@@ -43,6 +63,8 @@ impl Weather {
     const fn calm() -> Self {
         Self {
             calm: true,
+            faults: Vec::new(),
+            pace: SECOND,
             loss: 0,
             duplicate: 0,
             strike: 0,
@@ -51,7 +73,7 @@ impl Weather {
     }
 }
 
-/// The faults that are drawn, each as often as it stands here.
+/// A fault that is drawn.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Kill,
@@ -75,52 +97,43 @@ enum Fault {
     ExecutableReplaced,
 }
 
-const FAULTS: [Fault; 32] = [
-    Fault::Kill,
-    Fault::Kill,
-    Fault::Kill,
-    Fault::Kill,
-    Fault::Stop,
-    Fault::Stop,
-    Fault::Stop,
-    Fault::Stop,
-    Fault::StopLong,
-    Fault::StopLong,
-    Fault::Continue,
-    Fault::Continue,
-    Fault::OrderedStop,
-    Fault::OrderedStop,
-    Fault::Spawn,
-    Fault::Spawn,
-    Fault::Spawn,
-    Fault::Spawn,
-    Fault::PowerLoss,
-    Fault::ClockJump,
-    Fault::ClockJump,
-    Fault::DiskFull,
-    Fault::LeaseDeleted,
-    Fault::LeaseTorn,
-    Fault::LeaseEdited,
-    Fault::LeaseOfLaterFormat,
-    Fault::LockFileDeleted,
-    Fault::AliveFileDeleted,
-    Fault::StateWiped,
-    Fault::BackupMade,
-    Fault::BackupRestored,
-    Fault::ExecutableReplaced,
+/// The faults with their weights.
+const FAULTS: [(Fault, usize); 19] = [
+    (Fault::Kill, 4),
+    (Fault::Stop, 4),
+    (Fault::StopLong, 4),
+    (Fault::Continue, 1),
+    (Fault::OrderedStop, 2),
+    (Fault::Spawn, 4),
+    (Fault::PowerLoss, 1),
+    (Fault::ClockJump, 2),
+    (Fault::DiskFull, 1),
+    (Fault::LeaseDeleted, 1),
+    (Fault::LeaseTorn, 1),
+    (Fault::LeaseEdited, 1),
+    (Fault::LeaseOfLaterFormat, 1),
+    (Fault::LockFileDeleted, 2),
+    (Fault::AliveFileDeleted, 1),
+    (Fault::StateWiped, 1),
+    (Fault::BackupMade, 1),
+    (Fault::BackupRestored, 1),
+    (Fault::ExecutableReplaced, 1),
 ];
+
+/// The longest times between two faults.
+const PACES: [Micros; 4] = [SECOND / 2, 2 * SECOND, 8 * SECOND, 20 * SECOND];
 
 impl World {
     pub(super) fn draw_fault(&mut self) {
         if self.weather.calm {
             return;
         }
-        let pause = self.rng.between(100 * MS, 2 * SECOND);
+        let pause = self.rng.between(100 * MS, self.weather.pace);
         self.after(pause, Event::Chaos);
-        let Some(drawn) = self.rng.pick(FAULTS.len()) else {
+        let Some(drawn) = self.rng.pick(self.weather.faults.len()) else {
             return;
         };
-        let fault = FAULTS[drawn];
+        let fault = self.weather.faults[drawn];
         self.note(|| format!("{fault:?}"));
         match fault {
             Fault::Kill => self.strike_one(Self::kill),

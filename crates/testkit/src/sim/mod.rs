@@ -207,7 +207,7 @@ enum Progress {
 impl Run {
     fn new(seed: u64, sabotage: Option<Sabotage>, listens: bool) -> Self {
         let mut world = World::new(seed, sabotage, listens);
-        let calm_at = world.rng.between(20 * SECOND, 60 * SECOND);
+        let calm_at = world.rng.between(20 * SECOND, 90 * SECOND);
         Self {
             world,
             calm_at,

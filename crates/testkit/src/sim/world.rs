@@ -52,8 +52,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, sabotage: Option<Sabotage>, listens: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let weather = Weather::stormy(&mut rng);
         let mut world = Self {
-            rng: Rng::new(seed),
+            rng,
             sabotage,
             time: 0,
             sequence: 0,
@@ -66,7 +68,7 @@ impl World {
             socket: None,
             clients: Vec::new(),
             next_seat: 1,
-            weather: Weather::stormy(),
+            weather,
             ledger: Ledger::default(),
             notes: listens.then(Vec::new),
         };

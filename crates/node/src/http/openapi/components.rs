@@ -67,15 +67,6 @@ impl Components {
         Self { schemas }
     }
 
-    /// Returns the schema of a capability's input.
-    #[expect(
-        clippy::unused_self,
-        reason = "the names are those of these components"
-    )]
-    pub(super) fn input(&self, declaration: &Declaration) -> Value {
-        reference(&input_name(declaration))
-    }
-
     /// Returns the `components` object.
     pub(super) fn into_object(self) -> Value {
         json!({
@@ -110,7 +101,8 @@ pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-fn input_name(declaration: &Declaration) -> String {
+/// Returns the name of the schema of a capability's input.
+pub(super) fn input_name(declaration: &Declaration) -> String {
     format!("{}.input", declaration.id)
 }
 
