@@ -3,9 +3,9 @@
 usage: conformance.py --suite NODE_MODULES --revision REVISION --bar N -- SERVER [ARGUMENT…]
        conformance.py --suite NODE_MODULES --product BINARY
 
-The first form starts a server that prints its url and has the fixtures of the suite; it fails below
-N scored scenarios. The second starts the product's own node and runs every scenario that asks for no
-fixture, in both generations.
+The first form starts a server that prints its url and has the fixtures of the suite; it fails
+below N scored scenarios. The second starts the product's own node and runs every scenario that
+asks for no fixture, in both generations.
 """
 
 import argparse
@@ -25,8 +25,8 @@ SUMMARY_LINE = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed$")
 START_SECONDS = 60
 SUITE_SECONDS = 540
 
-# Scenarios of each revision that touch only what the product has. Those of resources and prompts, and
-# caching, which asks for both, come with the first resource and the first prompt.
+# Scenarios of each revision that touch only what the product has. Those of resources and prompts,
+# and caching, which asks for both, come with the first resource and the first prompt.
 WITHOUT_FIXTURES = {
     "2025-11-25": [
         "server-initialize",

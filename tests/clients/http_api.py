@@ -21,10 +21,10 @@ SEED = "17400"
 CASES_PER_OPERATION = "40"
 SECONDS_MAX = "60"
 
-# Left out: acceptance of whatever fits the schema (some rules, as that of a path inside the checkout,
-# are beyond what a schema can say); what belongs to accounts, which there are none of; and undeclared
-# methods, which are asked for below: schemathesis sends them with headers that name no caller, and those
-# are refused before a method is looked at.
+# Left out: acceptance of whatever fits the schema (some rules, as that of a path inside the
+# checkout, are beyond what a schema can say); what belongs to accounts, which there are none of;
+# and undeclared methods, which are asked for below: schemathesis sends them with headers that name
+# no caller, and those are refused before a method is looked at.
 CHECKS = ",".join(
     [
         "not_a_server_error",
@@ -42,7 +42,7 @@ METHODS = {"get", "post", "put", "patch", "delete"}
 
 
 def undeclared_methods_answered(url, document):
-    """Returns the answers, other than 405 with what is allowed, to methods that are not declared."""
+    """Returns answers to undeclared methods that are not 405 with what is allowed."""
     wrong = []
     for path, operations in document["paths"].items():
         if "{" in path:

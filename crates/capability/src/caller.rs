@@ -1,5 +1,10 @@
 //! The caller of a capability, read once from the headers that came with the request.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use base64::Engine as _;
 use earshot_trust::{Origin, Seat, SessionId, Surface};
 use percent_encoding::percent_decode_str;
@@ -110,11 +115,32 @@ pub struct Caller {
     pub client: Option<ClientName>,
     /// Whether this is a probe, which is answered but is not use.
     pub probe: bool,
+    /// Whether the node gave the call up: see [`Abandoned`].
+    pub abandoned: Abandoned,
+}
+
+/// Set when a node gave a call up without executing it, because it lost its lease meanwhile.
+///
+/// The surface that the call came by then says so in its own way, whatever the handler answered,
+/// so that the caller sends it again to the node that can. All clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Abandoned(Arc<AtomicBool>);
+
+impl Abandoned {
+    /// Gives the call up.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Says whether the call was given up.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl Caller {
     /// Makes a caller that says nothing of itself.
-    pub const fn anonymous(origin: Origin, surface: Surface) -> Self {
+    pub fn anonymous(origin: Origin, surface: Surface) -> Self {
         Self {
             origin,
             surface,
@@ -128,6 +154,7 @@ impl Caller {
             cli: None,
             client: None,
             probe: false,
+            abandoned: Abandoned::default(),
         }
     }
 

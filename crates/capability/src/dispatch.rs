@@ -18,6 +18,9 @@ use crate::{
     registry::Registry,
 };
 
+/// Bytes of a call's digest: enough that no two calls of one caller meet by chance.
+pub const DIGEST_BYTES: usize = 16;
+
 /// The id of one request, shown with its answer and in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(String);
@@ -51,6 +54,9 @@ pub struct Call {
     pub caller: Arc<Caller>,
     /// The id of the request.
     pub request_id: RequestId,
+    /// A digest of what is called with which input: tells a repeated command from another one that
+    /// was given the same number.
+    pub digest: [u8; DIGEST_BYTES],
     /// The dispatcher, for a capability that calls another.
     pub dispatcher: Arc<Dispatcher>,
     /// What the projection hands to its own fixtures, to reach the calling peer.
@@ -116,6 +122,7 @@ impl Dispatcher {
         Call {
             caller,
             request_id,
+            digest: [0; DIGEST_BYTES],
             dispatcher: Arc::clone(self),
             #[cfg(feature = "conformance")]
             peer: None,
@@ -131,7 +138,8 @@ impl Dispatcher {
     /// Dropping the future abandons the call; a handler that has begun a change finishes it.
     pub async fn call(&self, id: &str, call: Call, input: Value) -> Result<Answer, Failure> {
         let caller = Arc::clone(&call.caller);
-        let mut answer = self.run(id, call, input).await?;
+        let digest = digest_of(&caller, id, &input);
+        let mut answer = self.run(id, Call { digest, ..call }, input).await?;
         let waiting = self.notices.take(&caller).await;
         if !waiting.is_empty() {
             add_notices(&mut answer, waiting);
@@ -158,6 +166,20 @@ impl Dispatcher {
         )?;
         capability.run(call, input).await
     }
+}
+
+/// Digests a numbered call; others are never repeated, and never looked up by it.
+fn digest_of(caller: &Caller, id: &str, input: &Value) -> [u8; DIGEST_BYTES] {
+    let mut digest = [0; DIGEST_BYTES];
+    if caller.request.is_some() {
+        let mut hasher = blake3::Hasher::new();
+        hasher
+            .update(id.as_bytes())
+            .update(&[0])
+            .update(input.to_string().as_bytes());
+        hasher.finalize_xof().fill(&mut digest);
+    }
+    digest
 }
 
 fn add_notices(answer: &mut Answer, waiting: Vec<String>) {

@@ -23,9 +23,9 @@ mod schema;
 mod startup;
 
 pub use builtin::{builtin, effect_word};
-pub use caller::{Address, Caller, CliProcess, ClientName, RequestNumber, headers};
+pub use caller::{Abandoned, Address, Caller, CliProcess, ClientName, RequestNumber, headers};
 pub use declare::{Capability, CliVerb, Declaration, Draft, Kind, Listing};
-pub use dispatch::{Answer, Call, Dispatcher, Notices, RequestId};
+pub use dispatch::{Answer, Call, DIGEST_BYTES, Dispatcher, Notices, RequestId};
 pub use failure::{Code, Failure};
 pub use registry::Registry;
 pub use schema::Schemas;

@@ -4,6 +4,7 @@ mod body;
 mod media;
 mod refuse;
 mod settle;
+mod wire;
 
 use std::{
     convert::Infallible,
@@ -35,7 +36,8 @@ use self::{
     settle::SESSION_HEADER,
 };
 use crate::{
-    handler::{Link, Projection, Shared},
+    bridge::headers::{EARSHOT_ROW, ROW_ABSENT},
+    handler::{Link, Projection, RowNote, Shared},
     host::McpHost,
     message::{self, MESSAGE_BYTES_MAX, Message},
     sessions::{Manager, WireSessions},
@@ -87,6 +89,7 @@ pub struct McpService {
     sdk: StreamableHttpService<Projection, Manager>,
     shared: Arc<Shared>,
     sessions: Arc<WireSessions>,
+    tracker: TaskTracker,
 }
 
 impl fmt::Debug for McpService {
@@ -108,9 +111,14 @@ pub fn http_service(host: Arc<dyn McpHost>, settings: HttpSettings) -> McpServic
         sessions_max,
         session_idle,
     } = settings;
-    let sessions = WireSessions::new(sessions_max, session_idle, tracker.clone());
-    tracker.spawn(Arc::clone(&sessions).watch(shutdown.clone()));
     let shared = Arc::new(Shared::new(host, shutdown.clone()));
+    let sessions = WireSessions::new(
+        Arc::clone(&shared),
+        sessions_max,
+        session_idle,
+        tracker.clone(),
+    );
+    tracker.spawn(Arc::clone(&sessions).watch(shutdown.clone()));
     let config = StreamableHttpServerConfig::default()
         // Access is judged before this service; a second rule would only disagree with it.
         .disable_allowed_hosts()
@@ -131,6 +139,7 @@ pub fn http_service(host: Arc<dyn McpHost>, settings: HttpSettings) -> McpServic
         sdk,
         shared,
         sessions,
+        tracker,
     }
 }
 
@@ -175,7 +184,9 @@ impl McpService {
         match parts.method {
             Method::POST => self.post(parts, body).await,
             Method::GET => self.get(parts).await,
-            _ => self.other(parts).await,
+            Method::HEAD => self.head(parts).await,
+            Method::DELETE => self.delete(parts).await,
+            _ => self.pass_on(parts).await.map(|it| it.map(McpBody::new)),
         }
     }
 
@@ -203,18 +214,16 @@ impl McpService {
         let without_bom = bytes.len() - message::without_bom(&bytes).len();
         let bytes = bytes.slice(without_bom..);
         let message = message::check(&bytes).map_err(Refusal::Message)?;
+        self.recall(&parts, message.id()).await?;
         self.prepare(&mut parts, &message)?;
         let caller = self.recognise(&mut parts)?;
         self.shared.host().touched(&caller);
 
+        let named = session_of(&parts.headers);
         let opening = message.is_initialize();
-        let renewed = opening
-            .then(|| parts.headers.get(SESSION_HEADER).cloned())
-            .flatten();
-        let admission = (opening && renewed.is_none()).then(|| self.sessions.admit());
-        let admission = admission
-            .transpose()
-            .map_err(|_full| Refusal::Full(message.id()))?;
+        let note = opening
+            .then(|| self.admit(&mut parts, &caller, &message))
+            .transpose()?;
         parts.headers.insert(
             header::ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
@@ -223,11 +232,14 @@ impl McpService {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
         );
-        let named = session_of(&parts.headers);
-        let answer = self
-            .sdk
-            .handle(Request::from_parts(parts, Full::new(bytes)))
-            .await;
+        let renewed = parts.headers.get(SESSION_HEADER).filter(|_| opening);
+        let renewed = renewed.cloned();
+        let request = Request::from_parts(parts, Full::new(bytes));
+        let answer = if opening {
+            self.open(request, &message).await?
+        } else {
+            self.sdk.handle(request).await
+        };
         let answer = self.judge(answer, &message, named.as_deref())?;
         let answer = if is_type(&answer, "text/event-stream") {
             settle::settle(answer, accepts, opening)
@@ -238,8 +250,8 @@ impl McpService {
         } else {
             answer.map(McpBody::new)
         };
-        drop(admission);
-        Ok(with_session(answer, renewed))
+        let row_absent = caller.seat.is_some() && note.is_some_and(|note| note.is_absent());
+        Ok(with_head(answer, renewed, row_absent))
     }
 
     /// Opens a stream for what the server sends unasked.
@@ -248,6 +260,7 @@ impl McpService {
             return Err(Refusal::NotAcceptable("text/event-stream"));
         }
         check_version(&parts.headers, Value::Null)?;
+        self.recall(&parts, Value::Null).await?;
         let caller = self.recognise(&mut parts)?;
         self.shared.host().touched(&caller);
         parts.headers.insert(
@@ -259,24 +272,6 @@ impl McpService {
         let answer = self.pass_on(parts).await?;
         let open = self.shared.host().stream_opened(&caller);
         Ok(answer.map(|body| McpBody::new(body).holding(open)))
-    }
-
-    /// Ends a session, or refuses a method that is not served.
-    async fn other(&self, mut parts: Parts) -> Result<McpResponse, Refusal> {
-        let ends = parts.method == Method::DELETE;
-        if ends {
-            check_version(&parts.headers, Value::Null)?;
-            let named = session_of(&parts.headers);
-            if named.is_some_and(|named| !self.sessions.knows(&named)) {
-                return Err(Refusal::SessionUnknown(Value::Null));
-            }
-        }
-        let caller = self.recognise(&mut parts)?;
-        let answer = self.pass_on(parts).await?;
-        if ends {
-            self.shared.host().left(&caller).await;
-        }
-        Ok(answer.map(McpBody::new))
     }
 
     async fn pass_on(&self, parts: Parts) -> Result<Response<SdkBody>, Refusal> {
@@ -400,10 +395,21 @@ fn is_type(answer: &Response<SdkBody>, essence: &str) -> bool {
 }
 
 /// Names the session again in the answer to a repeated `initialize`, whose client may not have
-/// seen it.
-fn with_session(mut answer: McpResponse, renewed: Option<HeaderValue>) -> McpResponse {
-    if let Some(id) = renewed.filter(|_| answer.status().is_success()) {
-        answer.headers_mut().insert(SESSION_HEADER, id);
+/// seen it, and says when the board has no row for its caller.
+fn with_head(
+    mut answer: McpResponse,
+    renewed: Option<HeaderValue>,
+    row_absent: bool,
+) -> McpResponse {
+    if !answer.status().is_success() {
+        return answer;
+    }
+    let headers = answer.headers_mut();
+    if let Some(id) = renewed {
+        headers.insert(SESSION_HEADER, id);
+    }
+    if row_absent {
+        headers.insert(EARSHOT_ROW, HeaderValue::from_static(ROW_ABSENT));
     }
     answer
 }

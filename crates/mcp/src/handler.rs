@@ -1,8 +1,8 @@
 //! The handler behind every transport: the registry as MCP sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use earshot_capability::{Answer, Caller, ClientName, Code};
+use earshot_capability::{Answer, Caller, ClientName, Code, Failure};
 use earshot_trust::SessionId;
 use http::request::Parts;
 use rmcp::{
@@ -20,13 +20,14 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    host::{Greeting, McpHost, Opening},
-    sessions::Opened,
+    host::{Greeting, McpHost, Opening, Welcome},
+    sessions::{Opened, Restored},
     tools,
 };
 
 #[cfg(feature = "conformance")]
 mod fixtures;
+mod opening;
 #[cfg(feature = "conformance")]
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
@@ -36,6 +37,7 @@ use rmcp::model::{
 
 #[cfg(feature = "conformance")]
 pub use fixtures::FixturePeer;
+pub(crate) use opening::RowNote;
 
 /// The code of an error that a failure of ours is the reason for.
 const REFUSED: ErrorCode = ErrorCode(-32000);
@@ -70,6 +72,11 @@ impl Shared {
     pub(crate) fn host(&self) -> &dyn McpHost {
         self.host.as_ref()
     }
+
+    /// Returns what is cancelled when the host stops.
+    pub(crate) const fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
+    }
 }
 
 /// How a handler's client is connected, and so where its caller is read.
@@ -86,8 +93,10 @@ pub(crate) enum Link {
 pub(crate) struct Projection {
     shared: Arc<Shared>,
     link: Link,
-    /// The instructions of the handshake, once there was one: a repeated `initialize` gets them
-    /// again, and attaches nobody.
+    /// What the client called itself in its handshake, once there was one.
+    client: OnceLock<Implementation>,
+    /// The instructions of the handshake: a repeated `initialize` gets them again, and attaches
+    /// nobody. A session that was brought back has none until then.
     greeted: OnceCell<String>,
 }
 
@@ -97,6 +106,7 @@ impl Projection {
         Self {
             shared,
             link,
+            client: OnceLock::new(),
             greeted: OnceCell::new(),
         }
     }
@@ -125,28 +135,24 @@ impl Projection {
 
     /// Returns what the client calls itself: in this request, or in its handshake.
     fn client_of(&self, context: &RequestContext<RoleServer>) -> Option<Implementation> {
-        let handshake = || {
-            let info = context.peer.peer_info()?;
-            Some(info.client_info.clone())
-        };
-        context
-            .meta
-            .client_info()
-            .or_else(|| self.greeted.initialized().then(handshake).flatten())
+        let said = context.meta.client_info();
+        said.or_else(|| self.client.get().cloned())
     }
 
-    async fn greet(&self, caller: &Caller, greeting: Greeting) -> Result<String, ErrorData> {
-        let host = self.shared.host();
-        host.greet(caller, greeting).await.map_err(|failure| {
-            let request_id = host.dispatcher().request_id();
-            let data = failure.to_json(request_id.as_str());
-            let data = data.get("error").cloned();
-            let code = match failure.code {
-                Code::InvalidInput => ErrorCode::INVALID_PARAMS,
-                _ => REFUSED,
-            };
-            ErrorData::new(code, failure.to_string(), data)
-        })
+    async fn greet(&self, caller: &Caller, greeting: Greeting) -> Result<Welcome, ErrorData> {
+        let greeted = self.shared.host().greet(caller, greeting).await;
+        greeted.map_err(|failure| self.refusal(&failure))
+    }
+
+    fn refusal(&self, failure: &Failure) -> ErrorData {
+        let request_id = self.shared.host().dispatcher().request_id();
+        let data = failure.to_json(request_id.as_str());
+        let data = data.get("error").cloned();
+        let code = match failure.code {
+            Code::InvalidInput => ErrorCode::INVALID_PARAMS,
+            _ => REFUSED,
+        };
+        ErrorData::new(code, failure.to_string(), data)
     }
 
     async fn call(
@@ -215,18 +221,21 @@ impl ServerHandler for Projection {
         let mut result = self.negotiate_initialize(&request)?;
         let mut info = request;
         info.protocol_version = result.protocol_version.clone();
-        let caller = self.caller(&context, Some(&info.client_info))?;
-        let greeting = Greeting {
-            client: caller.client.clone(),
-            protocol: result.protocol_version.as_str().to_owned(),
-            opening: Opening::Initialize,
-        };
-        let instructions = self
-            .greeted
-            .get_or_try_init(|| self.greet(&caller, greeting))
-            .await?;
+        if context.extensions.get::<Restored>().is_none() {
+            let caller = self.caller(&context, Some(&info.client_info))?;
+            let greeting = Greeting {
+                client: caller.client.clone(),
+                protocol: result.protocol_version.as_str().to_owned(),
+                opening: Opening::Initialize,
+            };
+            let instructions = self
+                .greeted
+                .get_or_try_init(|| self.receive(&context, &caller, greeting, &info))
+                .await?;
+            result.instructions = Some(instructions.clone());
+        }
+        self.client.get_or_init(|| info.client_info.clone());
         context.peer.set_peer_info(info);
-        result.instructions = Some(instructions.clone());
         Ok(result)
     }
 
@@ -245,10 +254,10 @@ impl ServerHandler for Projection {
                 .to_owned(),
             opening: Opening::Discover,
         };
-        let instructions = self.greet(&caller, greeting).await?;
+        let welcome = self.greet(&caller, greeting).await?;
         Ok(DiscoverResult::from_server_info(
             self.supported_protocol_versions().into_owned(),
-            self.get_info().with_instructions(instructions),
+            self.get_info().with_instructions(welcome.instructions),
         ))
     }
 

@@ -25,6 +25,6 @@ pub mod upstream;
 pub use endpoint::{HttpSettings, McpBody, McpService, http_service, supported_versions};
 #[cfg(feature = "conformance")]
 pub use handler::FixturePeer;
-pub use host::{Greeting, HostFuture, McpHost, OpenStream, Opening};
+pub use host::{Greeting, HostFuture, McpHost, OpenStream, Opening, Welcome};
 pub use projection::capabilities;
 pub use stdio::serve_stdio;

@@ -2,34 +2,36 @@
 //!
 //! The SDK's own manager has no cap and takes a quiet session for a dead one even while its
 //! client holds a stream. This one counts streams, forgets by its own clock, and leaves to the
-//! SDK only the worker of each single session.
+//! SDK only the worker of each single session. The host keeps what outlives this process:
+//! `recall` brings a session back from there, `manager` is the view that the SDK drives.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use futures_util::{Stream, StreamExt as _};
-use rmcp::{
-    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
-    transport::{
-        WorkerTransport,
-        common::server_side_http::session_id,
-        streamable_http_server::session::{
-            ServerSseMessage, SessionId, SessionManager,
-            local::{
-                LocalSessionHandle, LocalSessionWorker, SessionConfig, SessionError,
-                create_local_session,
-            },
-        },
-    },
+use earshot_capability::Caller;
+use earshot_trust::Seat;
+use rmcp::transport::streamable_http_server::session::{
+    SessionId,
+    local::{LocalSessionHandle, SessionConfig, SessionError},
 };
-use tokio::time::Instant;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::clock;
+use crate::{clock, handler::Shared};
+
+mod manager;
+mod recall;
+
+pub(crate) use self::{
+    manager::{Manager, Opened},
+    recall::{Found, Restored},
+};
 
 /// How long the worker of a forgotten session may take to hear of it, before it is dropped.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
@@ -37,24 +39,16 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Looks for silent sessions within each idle time: a session outlives it by a sixth at most.
 const LOOKS_PER_IDLE: u32 = 6;
 
-/// The wire session that an `initialize` opens, handed to its handler.
-#[derive(Debug, Clone)]
-pub(crate) struct Opened(pub(crate) String);
+/// Most wire sessions of one seat: a bridge has one, and a second while it opens it anew.
+const SEAT_SESSIONS_MAX: usize = 2;
 
-/// Why a session could not be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WireError {
-    /// It is not there, or not any more.
-    #[error("there is no such wire session")]
-    Unknown,
-    /// Its worker ended, or refused.
-    #[error("the wire session ended")]
-    Ended(#[from] SessionError),
-}
+/// Most wire sessions of one execution session: its agents of every rank, each with its own.
+const EXECUTION_SESSIONS_MAX: usize = 64;
 
 /// Every wire session of this process.
 #[derive(Debug)]
 pub(crate) struct WireSessions {
+    shared: Arc<Shared>,
     state: Mutex<State>,
     max: usize,
     idle: Duration,
@@ -65,28 +59,84 @@ pub(crate) struct WireSessions {
 #[derive(Debug, Default)]
 struct State {
     sessions: BTreeMap<SessionId, Session>,
-    /// Openings that were admitted and have not been answered.
-    opening: usize,
+    /// Whose openings were admitted and have not become a session.
+    opening: Vec<Owner>,
+    /// Sessions on their way between here and the host, and where each will be found.
+    moving: BTreeMap<SessionId, watch::Receiver<Option<Found>>>,
+    /// How many sessions there ever were: the number of the next one.
+    made: u64,
 }
 
 #[derive(Debug)]
 struct Session {
     handle: LocalSessionHandle,
+    owner: Owner,
     heard: Instant,
     streams: usize,
+    /// Tells a session from one that was brought back under its id.
+    number: u64,
+    /// Whether it was brought back: the SDK did not make it and does not end it.
+    restored: bool,
+}
+
+/// Against whose caps a session counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    seat: Option<Seat>,
+    execution: Option<earshot_trust::SessionId>,
+}
+
+impl Owner {
+    /// Returns the owner of what this caller opens.
+    pub(crate) fn of(caller: &Caller) -> Self {
+        Self {
+            seat: caller.seat.clone(),
+            execution: caller.session.clone(),
+        }
+    }
 }
 
 /// There is no room for another wire session.
-#[derive(Debug)]
-pub(crate) struct Full;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The seat holds as many as a bridge needs, and a stream in each.
+    Seat,
+    /// The execution session holds as many as it may.
+    Execution,
+    /// The node holds as many as it can.
+    Node,
+}
 
-/// Room for one more wire session, until dropped.
+/// Room for one more wire session, until it is used or dropped.
 #[derive(Debug)]
-pub(crate) struct Admission(Arc<WireSessions>);
+pub(crate) struct Admission {
+    sessions: Arc<WireSessions>,
+    owner: Owner,
+    used: AtomicBool,
+}
+
+impl Admission {
+    /// Gives the room to a session, which counts from now on.
+    fn use_for(&self, state: &mut State) -> Owner {
+        self.release(state);
+        self.owner.clone()
+    }
+
+    fn release(&self, state: &mut State) {
+        if self.used.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(at) = state.opening.iter().position(|owner| *owner == self.owner) {
+            state.opening.swap_remove(at);
+        }
+    }
+}
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.lock().opening -= 1;
+        if !self.used.load(Ordering::Relaxed) {
+            self.release(&mut self.sessions.lock());
+        }
     }
 }
 
@@ -94,11 +144,13 @@ impl Drop for Admission {
 struct Streaming {
     sessions: Arc<WireSessions>,
     id: SessionId,
+    number: u64,
 }
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        if let Some(session) = self.sessions.lock().sessions.get_mut(&self.id) {
+        let mut state = self.sessions.lock();
+        if let Some(session) = state.numbered(&self.id, self.number) {
             session.streams -= 1;
             session.heard = clock::now();
         }
@@ -107,13 +159,19 @@ impl Drop for Streaming {
 
 impl WireSessions {
     /// Makes an empty set that holds at most `max`, and forgets each after `idle` of silence.
-    pub(crate) fn new(max: usize, idle: Duration, tracker: TaskTracker) -> Arc<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        max: usize,
+        idle: Duration,
+        tracker: TaskTracker,
+    ) -> Arc<Self> {
         let mut config = SessionConfig::default();
         // Silence is judged here, by a rule that knows of open streams.
         config.keep_alive = None;
         // A priming event makes some clients drop the server, or reopen every finished answer.
         config.sse_retry = None;
         Arc::new(Self {
+            shared,
             state: Mutex::default(),
             max,
             idle,
@@ -132,24 +190,66 @@ impl WireSessions {
         self.lock().sessions.contains_key(id)
     }
 
-    /// Makes room for a session that is about to be opened, at the cost of the one that has been
-    /// silent longest, if it has been silent long enough.
-    pub(crate) fn admit(self: &Arc<Self>) -> Result<Admission, Full> {
+    /// Notes that a session was heard, and says whether there is such a one.
+    pub(crate) fn touch(&self, id: &str) -> bool {
         let mut state = self.lock();
-        if state.sessions.len() + state.opening >= self.max {
-            let now = clock::now();
-            let silent = state
-                .sessions
-                .iter()
-                .filter(|(_, session)| session.is_silent(now, self.idle))
-                .min_by_key(|(_, session)| session.heard)
-                .map(|(id, _)| SessionId::clone(id))
-                .ok_or(Full)?;
-            self.forget(&mut state, &silent);
+        let session = state.sessions.get_mut(id);
+        session
+            .map(|session| session.heard = clock::now())
+            .is_some()
+    }
+
+    /// Makes room for a session that is about to be opened.
+    ///
+    /// A seat over its cap gives up its own session that was heard longest ago: whoever opens a
+    /// third has lost sight of the first. The other caps cost only who has been silent for the
+    /// whole idle time.
+    pub(crate) fn admit(self: &Arc<Self>, owner: Owner) -> Result<Admission, Full> {
+        let mut state = self.lock();
+        if owner.seat.is_some() {
+            let same = |other: &Owner| other.seat == owner.seat;
+            self.make_room(&mut state, SEAT_SESSIONS_MAX, Duration::ZERO, same)
+                .ok_or(Full::Seat)?;
         }
-        state.opening += 1;
+        if owner.execution.is_some() {
+            let same = |other: &Owner| other.execution == owner.execution;
+            self.make_room(&mut state, EXECUTION_SESSIONS_MAX, self.idle, same)
+                .ok_or(Full::Execution)?;
+        }
+        self.make_room(&mut state, self.max, self.idle, |_| true)
+            .ok_or(Full::Node)?;
+        state.opening.push(owner.clone());
         drop(state);
-        Ok(Admission(Arc::clone(self)))
+        Ok(Admission {
+            sessions: Arc::clone(self),
+            owner,
+            used: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes sure that fewer than `max` of these owners' sessions are left, at the cost of the
+    /// one that has been silent longest, if that is at least `silence`.
+    fn make_room(
+        self: &Arc<Self>,
+        state: &mut State,
+        max: usize,
+        silence: Duration,
+        counts: impl Fn(&Owner) -> bool,
+    ) -> Option<()> {
+        let held = state.sessions.values().map(|session| &session.owner);
+        let all = held.chain(&state.opening);
+        if all.filter(|owner| counts(owner)).count() < max {
+            return Some(());
+        }
+        let now = clock::now();
+        let silent = state
+            .sessions
+            .iter()
+            .filter(|(_, session)| counts(&session.owner) && session.is_silent(now, silence))
+            .min_by_key(|(_, session)| session.heard)
+            .map(|(id, _)| SessionId::clone(id))?;
+        self.forget(state, &silent);
+        Some(())
     }
 
     /// Forgets silent sessions until shutdown.
@@ -167,7 +267,7 @@ impl WireSessions {
         }
     }
 
-    fn forget_silent(&self) {
+    fn forget_silent(self: &Arc<Self>) {
         let now = clock::now();
         let mut state = self.lock();
         let silent: Vec<SessionId> = state
@@ -181,42 +281,59 @@ impl WireSessions {
         }
     }
 
-    fn forget(&self, state: &mut State, id: &SessionId) {
+    /// Ends a session here and at the host; meanwhile it is known in neither place.
+    fn forget(self: &Arc<Self>, state: &mut State, id: &SessionId) {
         if let Some(session) = state.sessions.remove(id) {
             tracing::debug!("a silent wire session is forgotten");
-            self.tracker.spawn(end(session.handle));
+            let (transit, _) = self.depart(state, id);
+            self.tracker.spawn(transit.close(Some(session.handle)));
         }
     }
 
-    /// Notes that a session was heard, and returns its worker.
-    fn hear(&self, id: &SessionId) -> Result<LocalSessionHandle, WireError> {
+    /// Notes that a session was heard, and returns its worker, with the session's number.
+    fn hear(&self, id: &SessionId) -> Option<(LocalSessionHandle, u64)> {
         let mut state = self.lock();
-        let session = state.sessions.get_mut(id).ok_or(WireError::Unknown)?;
+        let session = state.sessions.get_mut(id)?;
         session.heard = clock::now();
-        Ok(session.handle.clone())
+        Some((session.handle.clone(), session.number))
     }
 
     /// Notes that a session has one more open stream.
-    fn open(self: &Arc<Self>, id: &SessionId) -> Result<Streaming, WireError> {
+    fn open(self: &Arc<Self>, id: &SessionId, number: u64) -> Option<Streaming> {
         let mut state = self.lock();
-        let session = state.sessions.get_mut(id).ok_or(WireError::Unknown)?;
-        session.streams += 1;
+        state.numbered(id, number)?.streams += 1;
         drop(state);
-        Ok(Streaming {
+        Some(Streaming {
             sessions: Arc::clone(self),
             id: SessionId::clone(id),
+            number,
         })
     }
 
-    /// Forgets a session whose worker has ended, so that its client is told to open another.
-    fn lost(&self, id: &SessionId, error: SessionError) -> WireError {
-        self.lock().sessions.remove(id);
-        error.into()
+    /// Drops a session whose worker has ended. What the host keeps of it stays: its client may
+    /// come back to it, as it may after the end of this process.
+    fn lose(&self, id: &SessionId, number: u64) {
+        let mut state = self.lock();
+        if state.numbered(id, number).is_some() {
+            state.sessions.remove(id);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change below this lock is a single step, so a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
+    fn numbered(&mut self, id: &SessionId, number: u64) -> Option<&mut Session> {
+        let session = self.sessions.get_mut(id);
+        session.filter(|session| session.number == number)
     }
 }
 
@@ -232,117 +349,6 @@ async fn end(handle: LocalSessionHandle) {
     tokio::time::timeout(CLOSE_PATIENCE, handle.close())
         .await
         .ok();
-}
-
-/// Turns what a session's worker sends into a stream that counts as open while it is read, and
-/// carries no event ids: nothing can be resumed by them.
-fn counted(
-    events: ReceiverStream<ServerSseMessage>,
-    streaming: Streaming,
-) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
-    events.map(move |mut event| {
-        let _held = &streaming;
-        event.event_id = None;
-        event
-    })
-}
-
-/// The view of the sessions that the SDK drives.
-#[derive(Debug)]
-pub(crate) struct Manager(pub(crate) Arc<WireSessions>);
-
-impl SessionManager for Manager {
-    type Error = WireError;
-    type Transport = WorkerTransport<LocalSessionWorker>;
-
-    async fn create_session(&self) -> Result<(SessionId, Self::Transport), WireError> {
-        let id = session_id();
-        let (handle, worker) = create_local_session(SessionId::clone(&id), self.0.config.clone());
-        let session = Session {
-            handle,
-            heard: clock::now(),
-            streams: 0,
-        };
-        self.0
-            .lock()
-            .sessions
-            .insert(SessionId::clone(&id), session);
-        Ok((id, WorkerTransport::spawn(worker)))
-    }
-
-    async fn initialize_session(
-        &self,
-        id: &SessionId,
-        mut message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, WireError> {
-        let handle = self.0.hear(id)?;
-        message.insert_extension(Opened(id.as_ref().to_owned()));
-        Ok(handle.initialize(message).await?)
-    }
-
-    async fn has_session(&self, id: &SessionId) -> Result<bool, WireError> {
-        Ok(self.0.knows(id))
-    }
-
-    async fn close_session(&self, id: &SessionId) -> Result<(), WireError> {
-        let session = self.0.lock().sessions.remove(id);
-        if let Some(session) = session {
-            end(session.handle).await;
-        }
-        Ok(())
-    }
-
-    async fn create_stream(
-        &self,
-        id: &SessionId,
-        message: ClientJsonRpcMessage,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, WireError> {
-        let handle = self.0.hear(id)?;
-        let streaming = self.0.open(id)?;
-        let receiver = handle
-            .establish_request_wise_channel()
-            .await
-            .map_err(|error| self.0.lost(id, error))?;
-        handle
-            .push_message(message, receiver.http_request_id)
-            .await
-            .map_err(|error| self.0.lost(id, error))?;
-        Ok(counted(ReceiverStream::new(receiver.inner), streaming))
-    }
-
-    async fn accept_message(
-        &self,
-        id: &SessionId,
-        message: ClientJsonRpcMessage,
-    ) -> Result<(), WireError> {
-        let handle = self.0.hear(id)?;
-        handle
-            .push_message(message, None)
-            .await
-            .map_err(|error| self.0.lost(id, error))
-    }
-
-    async fn create_standalone_stream(
-        &self,
-        id: &SessionId,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, WireError> {
-        let handle = self.0.hear(id)?;
-        let streaming = self.0.open(id)?;
-        let receiver = handle
-            .establish_common_channel()
-            .await
-            .map_err(|error| self.0.lost(id, error))?;
-        Ok(counted(ReceiverStream::new(receiver.inner), streaming))
-    }
-
-    async fn resume(
-        &self,
-        id: &SessionId,
-        _last_event_id: String,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, WireError> {
-        // No event carries an id, so there is nothing to resume from: the stream begins anew.
-        self.create_standalone_stream(id).await
-    }
 }
 
 #[cfg(test)]

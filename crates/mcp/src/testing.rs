@@ -1,10 +1,11 @@
 //! A host that notes what it hears, for the tests of this crate.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -14,8 +15,10 @@ use earshot_capability::{
 use earshot_trust::Effect;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::Semaphore;
 
-use crate::host::{Greeting, HostFuture, McpHost, OpenStream};
+use crate::host::{Greeting, HostFuture, McpHost, OpenStream, Welcome};
 
 #[derive(Debug, Default)]
 struct Silent;
@@ -35,6 +38,15 @@ pub(crate) struct FakeHost {
     pub(crate) touched: AtomicUsize,
     pub(crate) streams: Arc<AtomicUsize>,
     pub(crate) refusing: Mutex<Option<Failure>>,
+    /// What it keeps of the wire sessions, and outlives an endpoint.
+    pub(crate) kept: Mutex<BTreeMap<String, Value>>,
+    /// Why it can neither keep nor find a session.
+    pub(crate) broken: Mutex<Option<Failure>>,
+    /// How often it was asked for a session.
+    pub(crate) lookups: AtomicUsize,
+    /// Its store works while there is a permit.
+    pub(crate) gate: Semaphore,
+    pub(crate) row_absent: AtomicBool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -98,12 +110,28 @@ impl FakeHost {
             touched: AtomicUsize::new(0),
             streams: Arc::default(),
             refusing: Mutex::default(),
+            kept: Mutex::default(),
+            broken: Mutex::default(),
+            lookups: AtomicUsize::new(0),
+            gate: Semaphore::new(1),
+            row_absent: AtomicBool::new(false),
         })
     }
 
     /// Counts the greetings so far.
     pub(crate) fn greetings(&self) -> usize {
         self.greeted.lock().unwrap().len()
+    }
+
+    /// Names the sessions that are kept.
+    pub(crate) fn kept_sessions(&self) -> Vec<String> {
+        self.kept.lock().unwrap().keys().cloned().collect()
+    }
+
+    async fn store(&self) -> Result<(), Failure> {
+        drop(self.gate.acquire().await.unwrap());
+        let broken = self.broken.lock().unwrap().clone();
+        broken.map_or(Ok(()), Err)
     }
 
     /// Counts the streams that are open.
@@ -129,7 +157,7 @@ impl McpHost for FakeHost {
         &'a self,
         caller: &'a Caller,
         greeting: Greeting,
-    ) -> HostFuture<'a, Result<String, Failure>> {
+    ) -> HostFuture<'a, Result<Welcome, Failure>> {
         Box::pin(async move {
             let refusing = self.refusing.lock().unwrap().clone();
             if let Some(failure) = refusing {
@@ -139,7 +167,39 @@ impl McpHost for FakeHost {
                 .lock()
                 .unwrap()
                 .push((caller.clone(), greeting));
-            Ok("You are p1.".to_owned())
+            Ok(Welcome {
+                instructions: "You are p1.".to_owned(),
+                row_absent: self.row_absent.load(Ordering::SeqCst),
+            })
+        })
+    }
+
+    fn session_opened<'a>(
+        &'a self,
+        id: &'a str,
+        initialize: Value,
+        caller: &'a Caller,
+    ) -> HostFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            self.store().await?;
+            assert_eq!(caller.wire_session.as_deref(), Some(id));
+            self.kept.lock().unwrap().insert(id.to_owned(), initialize);
+            Ok(())
+        })
+    }
+
+    fn session_lookup<'a>(&'a self, id: &'a str) -> HostFuture<'a, Result<Option<Value>, Failure>> {
+        Box::pin(async move {
+            self.lookups.fetch_add(1, Ordering::SeqCst);
+            self.store().await?;
+            Ok(self.kept.lock().unwrap().get(id).cloned())
+        })
+    }
+
+    fn session_closed<'a>(&'a self, id: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            self.store().await.ok();
+            self.kept.lock().unwrap().remove(id);
         })
     }
 

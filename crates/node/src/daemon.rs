@@ -1,6 +1,6 @@
-//! The node as a process: from taking the lease to its ordered end.
+//! The node as a process: from standing for election to its ordered end.
 
-use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use earshot_capability::{Code, Dispatcher};
@@ -8,14 +8,15 @@ use earshot_checkout::{CheckoutKind, Head, head, ignore_case};
 use earshot_mcp::{HttpSettings, http_service};
 use earshot_proto::{
     claims::Case,
-    lease::{LeaseToken, Standing, standing},
+    lease::{End, Epoch, Timings, Verdict},
 };
 use earshot_trust::LoopbackPolicy;
 use http::{Request, Response};
 use tokio::{
     net::{TcpListener, UnixListener},
     signal::unix::{SignalKind, signal},
-    sync::watch,
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{ServiceExt, util::BoxCloneSyncService};
@@ -29,8 +30,8 @@ use crate::{
     executable::Executable,
     host::Host,
     http::{AccessSettings, Identity, Limits, MachineKey, Site, Surfaces, serve_tcp, serve_unix},
-    lease::{Acquired, Plan, Tenure, remove_dead_sockets},
-    net::{bind_tcp, bind_unix, desired_host},
+    lease::{Gate, Keeper, KeeperError, Order},
+    net::{bind_tcp, desired_host},
     station::Station,
     system,
 };
@@ -58,11 +59,12 @@ pub(crate) struct Serve {
 /// Serves a checkout until told to stop.
 ///
 /// # Errors
-/// Why it cannot be served. No lease is left behind then.
+/// Why it cannot be served.
 pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, CliError> {
     let checkout_id = serve.station.checkout.id();
     let desired = desired_host(serve.host.as_deref(), &serve.config);
     let host = desired.as_ref().map(|(host, _)| host.as_str());
+    // Before anything else: an address that cannot be bound leaves no lease.
     let tcp = bind_tcp(host, serve.port, &checkout_id)
         .await
         .map_err(|error| {
@@ -76,196 +78,159 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, CliError> {
     {
         tracing::warn!(%host, chosen_by = by, "every host that reaches this address can read the board");
     }
-    let Some(tenure) = take_lease(&serve).await? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let ended = Box::pin(run(&serve, tenure, tcp)).await;
-    if let Err(error) = &ended {
-        tracing::error!(error = %error.failure, "the node ends");
-    }
-    ended.map(|()| ExitCode::SUCCESS)
+    let mut node = Node::start(&serve, tcp)?;
+    let end = node.run(&serve).await?;
+    ended(&end)
 }
 
-/// Takes the lease, or says who holds it and leaves them alone.
-async fn take_lease(serve: &Serve) -> Result<Option<Tenure>, CliError> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| {
-        let remedy = "Check the system's random source.".to_owned();
-        CliError::new(Exit::Failed, Code::Internal, error.to_string(), remedy)
-    })?;
-    let plan = Plan {
-        folder: serve.station.folder.clone(),
-        here: serve.station.here.clone(),
-        exe: system::executable()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
-        build: build::commit().unwrap_or_default(),
-        token: LeaseToken::from_random(random),
+/// Says how the tenure ended; only what a person must see to is an error.
+fn ended(end: &End) -> Result<ExitCode, CliError> {
+    let fail = |exit, why: String, remedy: &str| {
+        Err(CliError::new(
+            exit,
+            Code::Unavailable,
+            why,
+            remedy.to_owned(),
+        ))
     };
-    match blocking(move || Tenure::acquire(&plan)).await?? {
-        Acquired::Mine(tenure) => Ok(Some(*tenure)),
-        Acquired::Theirs(verdict, seen) => {
-            let standing: Standing = standing(verdict, &seen);
-            let pid = seen
-                .lease
-                .as_ref()
-                .and_then(earshot_proto::lease::Parsed::document)
-                .map(|lease| lease.process.pid);
-            tracing::info!(
-                standing = standing.as_str(),
-                ?pid,
-                "another node holds this checkout"
+    match end {
+        End::Stopped => tracing::info!("ended"),
+        End::Superseded => tracing::info!("another node has taken this checkout over; ended"),
+        End::Attach(Verdict::Elsewhere) => {
+            let why = "the node of this checkout runs in another container or namespace".to_owned();
+            return fail(
+                Exit::Refused,
+                why,
+                "Stop it there, with `earshot serve stop`.",
             );
-            Ok(None)
+        }
+        End::Attach(_) => tracing::info!("another node holds this checkout"),
+        End::LockHeld { holder } => {
+            let who = holder.map_or_else(
+                || "another process".to_owned(),
+                |pid| format!("process {pid}"),
+            );
+            let why = format!("lease.lock is held by {who}, which does not let go");
+            return fail(
+                Exit::NotReady,
+                why,
+                "End that process, or continue it if it is stopped.",
+            );
+        }
+        End::DatabaseBusy => {
+            let why = "the journal is locked by another process, which does not let go".to_owned();
+            return fail(
+                Exit::NotReady,
+                why,
+                "End that process, or continue it if it is stopped.",
+            );
+        }
+        End::Exhausted(error) => {
+            return fail(
+                Exit::Failed,
+                error.to_string(),
+                "Move the state folder away.",
+            );
+        }
+        End::Failed { why } => {
+            return fail(
+                Exit::Failed,
+                why.clone(),
+                "Remove the cause, then try again.",
+            );
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the node of a lease that this process holds, and ends the tenure.
-async fn run(serve: &Serve, tenure: Tenure, tcp: TcpListener) -> Result<(), CliError> {
-    let started = start(serve, &tenure, &tcp);
-    let (node, unix) = match started {
-        Ok(started) => started,
-        Err(error) => {
-            end(tenure).await;
-            return Err(error);
-        }
-    };
-    let mut tenure = tenure;
-    let url = node.about.url.clone();
-    let published = blocking(move || (tenure.publish(url), tenure)).await?;
-    let tenure = match published {
-        (Ok(true), tenure) => tenure,
-        (Ok(false), tenure) => {
-            tracing::info!("another node took this checkout over before this one served");
-            end(tenure).await;
-            return Ok(());
-        }
-        (Err(error), tenure) => {
-            end(tenure).await;
-            return Err(error.into());
-        }
-    };
-    tracing::info!(url = node.about.url.as_deref(), epoch = %tenure.lease().epoch, "serving");
-    node.until_stopped(serve, tenure, tcp, unix).await
-}
-
-/// A node that is about to serve, or serves.
-struct Running {
+/// A running node, and what it is made of.
+struct Node {
     handle: NodeHandle,
-    about: About,
-    dispatcher: Arc<Dispatcher>,
+    gate: Arc<Gate>,
+    orders: mpsc::Receiver<Order>,
+    end: oneshot::Receiver<End>,
     identity: watch::Sender<Identity>,
-    stop: CancellationToken,
     executable: Executable,
+    /// Cancelled to end the node in order.
+    stop: CancellationToken,
+    /// Cancelled when nothing more is accepted.
+    closing: CancellationToken,
+    tracker: TaskTracker,
+    site: Arc<Site>,
+    tcp: Option<TcpListener>,
+    loops: Vec<JoinHandle<()>>,
 }
 
-fn start(
-    serve: &Serve,
-    tenure: &Tenure,
-    tcp: &TcpListener,
-) -> Result<(Running, UnixListener), CliError> {
-    let fault = |error: std::io::Error| {
-        let remedy = "Look at the cause and try again.".to_owned();
-        CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
-    };
-    let lease = tenure.lease();
-    remove_dead_sockets(serve.station.folder.path(), lease);
-    let unix = bind_unix(Path::new(&lease.socket)).map_err(fault)?;
-    let url = format!("http://{}", tcp.local_addr().map_err(fault)?);
-    let checkout = &serve.station.checkout;
-    let about = About {
-        checkout: checkout.clone(),
-        url: Some(url),
-        machine: system::host_name(),
-        idle: serve.idle,
-        checkout_id: checkout.id().to_string(),
-    };
-    let head = head(checkout);
-    let case = if ignore_case(checkout) {
-        Case::Folded
-    } else {
-        Case::Kept
-    };
-    let handle = NodeHandle::start(about.clone(), case, head.branch.as_deref()).map_err(fault)?;
-    let stop = CancellationToken::new();
-    let serving = Serving {
-        lease_path: Some(
-            serve
-                .station
-                .folder
-                .lease_file()
-                .to_string_lossy()
-                .into_owned(),
-        ),
-        lease_epoch: Some(lease.epoch.number()),
-        desired_host: desired_host(serve.host.as_deref(), &serve.config)
-            .map_or_else(|| "127.0.0.1".to_owned(), |(host, _)| host),
-        stop: stop.clone(),
-    };
-    let boot = format!("{:x}", lease.epoch.number());
-    let dispatcher = capabilities::dispatcher(&handle, serving, boot);
-    let executable = Executable::of_this_process();
-    let (identity, _) = watch::channel(identity(&about, head, None, true));
-    Ok((
-        Running {
+impl Node {
+    fn start(serve: &Serve, tcp: TcpListener) -> Result<Self, CliError> {
+        let fault = |error: std::io::Error| {
+            let remedy = "Look at the cause and try again.".to_owned();
+            CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
+        };
+        let address = tcp.local_addr().map_err(fault)?;
+        let checkout = &serve.station.checkout;
+        let about = About {
+            checkout: checkout.clone(),
+            url: Some(format!("http://{address}")),
+            machine: system::host_name(),
+            idle: serve.idle,
+            checkout_id: checkout.id().to_string(),
+        };
+        let head = head(checkout);
+        let case = if ignore_case(checkout) {
+            Case::Folded
+        } else {
+            Case::Kept
+        };
+        let handle =
+            NodeHandle::start(about.clone(), case, head.branch.as_deref()).map_err(fault)?;
+        let station = &serve.station;
+        let (folder, here) = (station.folder.clone(), station.here.clone());
+        let (gate, orders, end) =
+            Keeper::start(folder, here, handle.clone(), format!("http://{address}"))?;
+        let stop = CancellationToken::new();
+        let serving = Serving {
+            lease_path: Some(station.folder.lease_file().to_string_lossy().into_owned()),
+            gate: Some(Arc::clone(&gate)),
+            desired_host: desired_host(serve.host.as_deref(), &serve.config)
+                .map_or_else(|| "127.0.0.1".to_owned(), |(host, _)| host),
+            stop: stop.clone(),
+        };
+        let boot = format!("{:x}", crate::clock::wall().unix_ms());
+        let dispatcher = capabilities::dispatcher(&handle, serving, boot);
+        let (tracker, closing) = (TaskTracker::new(), CancellationToken::new());
+        let (identity, watched) = watch::channel(identity(&about, head));
+        let host = Host::new(
+            handle.clone(),
+            Some(Arc::clone(&gate)),
+            Arc::clone(&dispatcher),
+        );
+        let site = site(
+            serve,
+            &dispatcher,
+            host,
+            watched,
+            address.port(),
+            (&tracker, &closing),
+        )?;
+        Ok(Self {
             handle,
-            about,
-            dispatcher,
+            gate,
+            orders,
+            end,
             identity,
+            executable: Executable::of_this_process(),
             stop,
-            executable,
-        },
-        unix,
-    ))
-}
-
-impl Running {
-    /// Serves until a signal, `serve stop`, a lost lease or an idle time says to stop.
-    async fn until_stopped(
-        self,
-        serve: &Serve,
-        tenure: Tenure,
-        tcp: TcpListener,
-        unix: UnixListener,
-    ) -> Result<(), CliError> {
-        let (tracker, stop) = (TaskTracker::new(), self.stop.clone());
-        let host = Host::new(self.handle.clone(), Arc::clone(&self.dispatcher));
-        let mcp_host: Arc<dyn earshot_mcp::McpHost> = Arc::<Host>::clone(&host);
-        let mcp = http_service(mcp_host, HttpSettings::new(tracker.clone(), stop.clone()));
-        let port = tcp.local_addr().map_or(0, |address| address.port());
-        let site = Site::new(Surfaces {
-            dispatcher: Arc::clone(&self.dispatcher),
-            mcp: boxed(mcp),
-            identity: self.identity.subscribe(),
-            access: access(serve, port)?,
-            limits: Limits::default(),
-            owner: host,
-        });
-        tracker.spawn(serve_tcp(
-            tcp,
-            Arc::clone(&site),
-            stop.clone(),
-            tracker.clone(),
-        ));
-        tracker.spawn(serve_unix(unix, site, stop.clone(), tracker.clone()));
-        let tenure = self.watch_over(serve, tenure).await?;
-        stop.cancel();
-        tracker.close();
-        let hurried = second_signal();
-        tokio::select! {
-            () = tracker.wait() => {}
-            () = tokio::time::sleep(STOP_MAX) => tracing::warn!("the stop took too long"),
-            () = hurried => tracing::warn!("a second signal ended the stop"),
-        }
-        end(tenure).await;
-        tracing::info!("ended");
-        Ok(())
+            closing,
+            tracker,
+            site,
+            tcp: Some(tcp),
+            loops: Vec::new(),
+        })
     }
 
-    /// Beats, and watches for reasons to stop. Returns when there is one.
-    async fn watch_over(&self, serve: &Serve, tenure: Tenure) -> Result<Tenure, CliError> {
+    /// Serves until the tenure has ended, in order or not.
+    async fn run(&mut self, serve: &Serve) -> Result<End, CliError> {
         let fault = |error: std::io::Error| {
             let remedy = "Try again.".to_owned();
             CliError::new(Exit::Failed, Code::Internal, error.to_string(), remedy)
@@ -273,34 +238,121 @@ impl Running {
         let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(fault)?;
-        let mut heartbeat = tokio::time::interval(tenure.lease().timings.heartbeat());
+        let mut heartbeat = tokio::time::interval(Timings::default().heartbeat());
         heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut tenure = tenure;
+        let mut last_call = None;
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(tenure),
-                _ = terminate.recv() => return Ok(tenure),
-                _ = interrupt.recv() => return Ok(tenure),
-                _ = hangup.recv() => return Ok(tenure),
+                end = &mut self.end => return self.close(end),
+                () = expired(last_call) => {
+                    tracing::warn!("the stop took too long");
+                    return Ok(End::Stopped);
+                }
+                Some(order) = self.orders.recv() => self.obey(order)?,
+                () = self.stop.cancelled(), if last_call.is_none() => last_call = self.stop_once(),
+                _ = terminate.recv() => match last_call {
+                    None => last_call = self.stop_once(),
+                    // Whoever sends a second one does not want to wait.
+                    Some(_) => return Ok(End::Stopped),
+                },
+                _ = interrupt.recv() => match last_call {
+                    None => last_call = self.stop_once(),
+                    Some(_) => return Ok(End::Stopped),
+                },
+                _ = hangup.recv(), if last_call.is_none() => last_call = self.stop_once(),
                 _ = heartbeat.tick() => {
-                    let (beaten, back) = blocking(move || (tenure.beat(), tenure)).await?;
-                    tenure = back;
-                    if let Err(why) = beaten {
-                        tracing::warn!(why, "this node is no longer the one of its checkout");
-                        self.identity.send_modify(|identity| identity.leaseholder = false);
-                        return Ok(tenure);
-                    }
-                    if self.look_around(serve).await? {
-                        return Ok(tenure);
+                    if self.look_around(serve).await? && last_call.is_none() {
+                        last_call = self.stop_once();
                     }
                 }
             }
         }
     }
 
-    /// Does what is due at every heartbeat; says whether the node has been idle for too long.
-    async fn look_around(&self, serve: &Serve) -> Result<bool, CliError> {
+    /// Begins the ordered stop, and returns when it has to be over.
+    fn stop_once(&self) -> Option<tokio::time::Instant> {
+        self.gate.stop();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a deadline of this process's own runtime"
+        )]
+        Some(tokio::time::Instant::now() + STOP_MAX)
+    }
+
+    fn obey(&mut self, order: Order) -> Result<(), CliError> {
+        match order {
+            Order::Listen(listener) => {
+                let listener = UnixListener::from_std(listener).map_err(|error| {
+                    let remedy = "Free some file descriptors.".to_owned();
+                    CliError::new(Exit::Failed, Code::Unavailable, error.to_string(), remedy)
+                })?;
+                let (site, tracker) = (Arc::clone(&self.site), self.tracker.clone());
+                let serving = serve_unix(listener, site, self.closing.clone(), tracker);
+                self.loops.push(self.tracker.spawn(serving));
+                if let Some(tcp) = self.tcp.take() {
+                    let (site, tracker) = (Arc::clone(&self.site), self.tracker.clone());
+                    let serving = serve_tcp(tcp, site, self.closing.clone(), tracker);
+                    self.loops.push(self.tracker.spawn(serving));
+                }
+            }
+            Order::Serve => {
+                self.identity
+                    .send_modify(|identity| identity.leaseholder = true);
+            }
+            Order::Drain(epoch, patience) => self.drain(epoch, patience),
+        }
+        Ok(())
+    }
+
+    /// Lets what runs finish, ends the journal in order, and says so.
+    fn drain(&self, epoch: Epoch, patience: Duration) {
+        self.identity
+            .send_modify(|identity| identity.leaseholder = false);
+        self.closing.cancel();
+        let (tracker, gate, handle) = (
+            self.tracker.clone(),
+            Arc::clone(&self.gate),
+            self.handle.clone(),
+        );
+        tracker.close();
+        let patience = patience.min(STOP_MAX - Duration::from_secs(1));
+        let draining = async move {
+            tokio::time::timeout(patience, tracker.wait()).await.ok(); // the rest is cut off
+            handle.drain().await.ok(); // a node that ended has nothing open
+            gate.drained(epoch);
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it waits for the tracker, so is not in it"
+        )]
+        tokio::spawn(draining);
+    }
+
+    /// Ends what serves, now that the tenure is over.
+    fn close(&self, end: Result<End, oneshot::error::RecvError>) -> Result<End, CliError> {
+        self.identity
+            .send_modify(|identity| identity.leaseholder = false);
+        self.closing.cancel();
+        end.map_err(|_| {
+            let remedy = "Report this as a fault of earshot, with the log.".to_owned();
+            let why = "the thread that keeps the lease ended".to_owned();
+            CliError::new(Exit::Failed, Code::Internal, why, remedy)
+        })
+    }
+
+    /// Does what is due at every heartbeat; says whether the node is to end.
+    async fn look_around(&mut self, serve: &Serve) -> Result<bool, CliError> {
+        if let Some(ended) = self.loops.iter().position(JoinHandle::is_finished)
+            && !self.closing.is_cancelled()
+        {
+            let panicked = self.loops.swap_remove(ended).await.is_err();
+            tracing::error!(panicked, "a listener ended; so does the node");
+            return Ok(true);
+        }
+        if self.gate.serving().is_none() {
+            return Ok(false);
+        }
         let checkout = serve.station.checkout.clone();
         let executable = self.executable.clone();
         let (head, stale) = blocking(move || (head(&checkout), executable.stale())).await?;
@@ -330,6 +382,37 @@ impl Running {
     }
 }
 
+/// Waits for a deadline; for ever where there is none.
+async fn expired(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn site(
+    serve: &Serve,
+    dispatcher: &Arc<Dispatcher>,
+    host: Arc<Host>,
+    identity: watch::Receiver<Identity>,
+    port: u16,
+    (tracker, closing): (&TaskTracker, &CancellationToken),
+) -> Result<Arc<Site>, CliError> {
+    let mcp_host: Arc<dyn earshot_mcp::McpHost> = Arc::<Host>::clone(&host);
+    let mcp = http_service(
+        mcp_host,
+        HttpSettings::new(tracker.clone(), closing.clone()),
+    );
+    Ok(Site::new(Surfaces {
+        dispatcher: Arc::clone(dispatcher),
+        mcp: boxed(mcp),
+        identity,
+        access: access(serve, port)?,
+        limits: Limits::default(),
+        owner: host,
+    }))
+}
+
 /// Fits the `/mcp` endpoint into the surface.
 fn boxed(mcp: earshot_mcp::McpService) -> crate::http::McpService {
     let answered =
@@ -337,12 +420,12 @@ fn boxed(mcp: earshot_mcp::McpService) -> crate::http::McpService {
     BoxCloneSyncService::new(answered)
 }
 
-fn identity(about: &About, head: Head, stale: Option<String>, leaseholder: bool) -> Identity {
+fn identity(about: &About, head: Head) -> Identity {
     Identity {
         version: build::VERSION,
         commit: env!("EARSHOT_BUILD_COMMIT"),
         dirty: build::dirty(),
-        stale,
+        stale: None,
         checkout_id: about.checkout_id.clone(),
         repository_id: about
             .checkout
@@ -352,7 +435,7 @@ fn identity(about: &About, head: Head, stale: Option<String>, leaseholder: bool)
         branch: head.branch,
         head: head.commit,
         linked_worktree: about.checkout.kind == CheckoutKind::LinkedWorktree,
-        leaseholder,
+        leaseholder: false,
     }
 }
 
@@ -400,22 +483,16 @@ fn read_or_make_key(places: &Places) -> Result<String, CliError> {
     })
 }
 
-async fn end(tenure: Tenure) {
-    if blocking(move || tenure.end()).await.is_err() {
-        tracing::error!("the lease could not be given up; its free lock says it");
-    }
-}
-
-/// Waits for a further SIGTERM or SIGINT: whoever sends one does not want to wait.
-async fn second_signal() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+impl From<KeeperError> for CliError {
+    fn from(error: KeeperError) -> Self {
+        match error {
+            KeeperError::Place(error) => error.into(),
+            KeeperError::Thread(_) => Self::new(
+                Exit::Failed,
+                Code::Unavailable,
+                with_causes(&error),
+                "Free some threads, then try again.".to_owned(),
+            ),
+        }
     }
 }

@@ -1,31 +1,42 @@
 //! The node as the MCP projection and the HTTP surface know it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use earshot_capability::{Caller, Dispatcher, Failure};
-use earshot_mcp::{Greeting, HostFuture, McpHost, OpenStream};
+use earshot_mcp::{Greeting, HostFuture, McpHost, OpenStream, Welcome};
+use serde_json::Value;
 
 use crate::{
     core::{self, NodeHandle},
     http::{Gauge, Owner},
+    lease::{Gate, prove},
 };
 
 /// The node, as its surfaces know it.
 #[derive(Debug)]
 pub(crate) struct Host {
     node: NodeHandle,
+    gate: Option<Arc<Gate>>,
     dispatcher: Arc<Dispatcher>,
     requests: AtomicU64,
 }
 
 impl Host {
-    /// Makes the host of a node.
-    pub(crate) fn new(node: NodeHandle, dispatcher: Arc<Dispatcher>) -> Arc<Self> {
+    /// Makes the host of a node; one that serves a client alone has no gate.
+    pub(crate) fn new(
+        node: NodeHandle,
+        gate: Option<Arc<Gate>>,
+        dispatcher: Arc<Dispatcher>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             node,
+            gate,
             dispatcher,
             requests: AtomicU64::new(0),
         })
@@ -41,10 +52,13 @@ impl McpHost for Host {
         &'a self,
         caller: &'a Caller,
         greeting: Greeting,
-    ) -> HostFuture<'a, Result<String, Failure>> {
+    ) -> HostFuture<'a, Result<Welcome, Failure>> {
         Box::pin(async move {
             let met = self.node.greet(caller, greeting.client).await?;
-            Ok(instructions(self.node.about().url.as_deref(), &met))
+            Ok(Welcome {
+                instructions: instructions(self.node.about().url.as_deref(), &met),
+                row_absent: met.row_absent,
+            })
         })
     }
 
@@ -62,6 +76,23 @@ impl McpHost for Host {
         })
     }
 
+    fn session_opened<'a>(
+        &'a self,
+        id: &'a str,
+        initialize: Value,
+        caller: &'a Caller,
+    ) -> HostFuture<'a, Result<(), Failure>> {
+        Box::pin(self.node.session_opened(id, initialize, caller))
+    }
+
+    fn session_lookup<'a>(&'a self, id: &'a str) -> HostFuture<'a, Result<Option<Value>, Failure>> {
+        Box::pin(self.node.session_lookup(id))
+    }
+
+    fn session_closed<'a>(&'a self, id: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(self.node.session_closed(id))
+    }
+
     fn server_name(&self) -> &'static str {
         "earshot"
     }
@@ -72,6 +103,20 @@ impl McpHost for Host {
 }
 
 impl Owner for Host {
+    fn pass(&self) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+        Box::pin(async {
+            match &self.gate {
+                Some(gate) => gate.pass().await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn prove(&self, nonce: &[u8]) -> Option<String> {
+        let token = self.gate.as_ref()?.token()?;
+        Some(prove(&token, nonce))
+    }
+
     fn used(&self, caller: &Caller) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.node.touch(caller);

@@ -4,6 +4,7 @@
 //! `earshot`. What decides is in `earshot-proto`, what a caller may do in `earshot-trust`; here is
 //! what touches files, sockets, processes and clocks.
 
+mod bench;
 mod build;
 mod capabilities;
 mod cli;

@@ -3,12 +3,12 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
     path::Path,
 };
 
 use earshot_checkout::CheckoutId;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 
 use crate::config::MachineConfig;
 
@@ -72,14 +72,24 @@ pub(crate) async fn bind_tcp(
     }
 }
 
-/// Binds the Unix socket of this tenure, for this user alone.
+/// Binds a Unix socket for this user alone, in the place of whatever has its path.
+///
+/// It is bound under another name first, so that nobody finds the path without a listener.
 ///
 /// # Errors
 /// What the system says.
-pub(crate) fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind(path)?;
+pub(crate) fn bind_unix_at(path: &Path) -> io::Result<UnixListener> {
+    let temporary = path.with_extension(format!("{}", std::process::id()));
+    match fs_err::remove_file(&temporary) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = UnixListener::bind(&temporary)?;
     // The folder is private already; this holds where it lies in a shared runtime folder.
-    fs_err::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    fs_err::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
+    fs_err::rename(&temporary, path)?;
+    listener.set_nonblocking(true)?;
     Ok(listener)
 }
 

@@ -13,8 +13,8 @@ use earshot_checkout::{Checkout, RootIndex, RootIndexError, resolve};
 use earshot_proto::{
     Now,
     lease::{
-        Epoch, Examination, HeartbeatWatch, Here, LeaseDocument, Parsed, Standing, Verdict,
-        holder_verdict, standing,
+        Epoch, Examination, HeartbeatWatch, Here, LeaseDocument, LeaseToken, Parsed, Standing,
+        Verdict, holder_verdict, standing,
     },
 };
 
@@ -34,6 +34,15 @@ pub(crate) const IDLE_DEFAULT: Duration = Duration::from_mins(15);
 
 /// Longest pause between two looks at a lease: short against anything a person waits for.
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// Probes in a row without an answer after which a successor is started: one may be lost.
+const SILENT_BEFORE_START: u32 = 2;
+
+/// And how long nothing about it may have moved: a node that is starting has no socket yet.
+const STILL_BEFORE_START: Duration = Duration::from_secs(1);
+
+/// How long another starter is left to start a node: it takes some ten milliseconds.
+const STARTER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A checkout, and where its node keeps its state.
 #[derive(Debug, Clone)]
@@ -183,11 +192,15 @@ impl Station {
             if look.verdict == Verdict::Elsewhere {
                 return Err(EnsureError::Elsewhere);
             }
-            if look.verdict.may_take() {
+            // One that hangs is watched by whoever would succeed it, so that is started in time.
+            let watched = watch.watched();
+            let silent = watched.silent_probes >= SILENT_BEFORE_START
+                && watched.still_for >= STILL_BEFORE_START;
+            if look.verdict.may_take() || silent {
                 if !ensure.may_start {
                     return Err(EnsureError::Absent);
                 }
-                self.start_one(ensure)?;
+                self.start_one(ensure, began)?;
                 delay = Duration::from_millis(1);
             }
             if clock::now().since(began) >= ensure.wait {
@@ -201,23 +214,36 @@ impl Station {
         }
     }
 
-    /// Starts a node unless another starter just did, and waits until its lease is there.
-    fn start_one(&self, ensure: &Ensure) -> Result<(), EnsureError> {
+    /// Starts a node unless another starter is at it, and waits until its lease is there.
+    fn start_one(&self, ensure: &Ensure, began: Now) -> Result<(), EnsureError> {
         self.folder.prepare()?;
-        let _lock = lock_within(&self.folder.spawn_lock(), ensure.wait)?;
-        if !self.look().map_err(EnsureError::Lease)?.verdict.may_take() {
+        let _lock = match lock_within(&self.folder.spawn_lock(), Duration::ZERO) {
+            Ok(lock) => Some(lock),
+            Err(LockError::Held { .. }) if clock::now().since(began) < STARTER_PATIENCE => {
+                return Ok(());
+            }
+            // A starter can be stopped with the lock in its hand; the election itself lets one win.
+            Err(LockError::Held { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let before = self.look().map_err(EnsureError::Lease)?;
+        if before.serving(ensure.not_before).is_some() {
             return Ok(());
         }
         let mut child = self.spawn(ensure).map_err(EnsureError::Spawn)?;
-        let began = clock::now();
         while clock::now().since(began) < ensure.wait {
-            if !self.look().map_err(EnsureError::Lease)?.verdict.may_take() {
+            let look = self.look().map_err(EnsureError::Lease)?;
+            if look.token() != before.token() || look.serving(ensure.not_before).is_some() {
                 break;
             }
-            if let Ok(Some(status)) = child.try_wait() {
-                return Err(EnsureError::Ended(self.last_words(status)));
+            match child.try_wait() {
+                Ok(Some(status)) if !status.success() => {
+                    return Err(EnsureError::Ended(self.last_words(status)));
+                }
+                // It found another one that holds, or is about to hold, the lease.
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) | Err(_) => pause(Duration::from_millis(1)),
             }
-            pause(Duration::from_millis(1));
         }
         // Collects the child whenever it ends, so that no zombie stays while this process lives.
         std::thread::spawn(move || child.wait());
@@ -313,6 +339,11 @@ impl Station {
 }
 
 impl Look {
+    /// Returns the token of the lease that was seen.
+    fn token(&self) -> Option<&LeaseToken> {
+        self.seen.lease.as_ref().and_then(Parsed::token)
+    }
+
     /// Returns the lease of a node that serves, of this epoch or a later one.
     pub(crate) fn serving(&self, not_before: Option<u64>) -> Option<&LeaseDocument> {
         let ready = matches!(self.standing, Standing::Ready | Standing::Outdated);

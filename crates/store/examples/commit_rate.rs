@@ -57,7 +57,6 @@ fn command(journal: &mut Journal, n: u64) -> Result<(), Box<dyn std::error::Erro
         digest: BodyDigest::new([2; 16]),
         acked: n - 1,
         idempotent: false,
-        introduces: false,
     };
     let Begun::Run(execution) = journal.begin(&key)? else {
         return Err("the command is not run".into());

@@ -124,19 +124,9 @@ impl Journal {
         let transaction = immediate(&mut self.connection, path)?;
         let fault = |error| Fault::of(path, error);
         let floor = seat::floor(&transaction, command.seat).map_err(fault)?;
-        let introduced = if command.introduces {
-            command.n.checked_sub(1)
-        } else {
-            None
-        };
         let fence = fence(&transaction).map_err(fault)?;
         let done = seat::done(&transaction, command.seat, command.n).map_err(fault)?;
-        let floor_or_introduced = floor.or(introduced);
-        let recorded = Recorded {
-            fence,
-            done,
-            floor: floor_or_introduced,
-        };
+        let recorded = Recorded { fence, done, floor };
         Ok(match decide(epoch, command.command(), recorded) {
             // No seat counts that far, and the file could not hold it.
             Decision::Run if i64::try_from(command.n).is_err() => Begun::Gone,
@@ -144,7 +134,7 @@ impl Journal {
                 transaction,
                 path,
                 command: *command,
-                seat: floor.map_or_else(|| Seat::New(introduced.unwrap_or_default()), Seat::Known),
+                seat: floor.map_or(Seat::New, Seat::Known),
             }),
             Decision::Return(result) => Begun::Answered(Receipt::written(result)),
             Decision::Conflict => Begun::Conflict,
@@ -152,6 +142,22 @@ impl Journal {
             Decision::OutcomeUnknown => Begun::OutcomeUnknown,
             Decision::Moved => return Err(CommitError::Fenced { fence, epoch }),
         })
+    }
+
+    /// Makes a seat known whose commands begin above this floor; one that is known stays as it is.
+    ///
+    /// A seat that commands nothing for a while must still be told, after a crash, from one whose
+    /// earlier commands were lost with their journal.
+    pub fn introduce(&mut self, seat: SeatHash, floor: u64) -> Result<(), CommitError> {
+        self.write_fenced(|transaction| seat::introduce(transaction, seat, floor))
+    }
+
+    /// Returns whether a seat is known.
+    pub fn knows(&mut self, seat: SeatHash) -> Result<bool, Fault> {
+        let floor = seat::floor(&self.connection, seat);
+        Ok(floor
+            .map_err(|error| Fault::of(&self.path, error))?
+            .is_some())
     }
 
     /// Writes down how an effect outside the journal ended, and returns the leave to answer it.

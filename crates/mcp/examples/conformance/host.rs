@@ -3,7 +3,8 @@
 use std::{pin::Pin, sync::Arc};
 
 use earshot_capability::{Caller, Dispatcher, Failure, Notices};
-use earshot_mcp::{Greeting, HostFuture, McpHost, OpenStream};
+use earshot_mcp::{Greeting, HostFuture, McpHost, OpenStream, Welcome};
+use serde_json::Value;
 
 /// No notices wait for anybody.
 #[derive(Debug)]
@@ -31,8 +32,30 @@ impl McpHost for FixtureHost {
         &self.0
     }
 
-    fn greet<'a>(&'a self, _: &'a Caller, _: Greeting) -> HostFuture<'a, Result<String, Failure>> {
-        Box::pin(async { Ok("The fixtures of the conformance suite.".to_owned()) })
+    fn greet<'a>(&'a self, _: &'a Caller, _: Greeting) -> HostFuture<'a, Result<Welcome, Failure>> {
+        Box::pin(async {
+            Ok(Welcome {
+                instructions: "The fixtures of the conformance suite.".to_owned(),
+                row_absent: false,
+            })
+        })
+    }
+
+    fn session_opened<'a>(
+        &'a self,
+        _: &'a str,
+        _: Value,
+        _: &'a Caller,
+    ) -> HostFuture<'a, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn session_lookup<'a>(&'a self, _: &'a str) -> HostFuture<'a, Result<Option<Value>, Failure>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn session_closed<'a>(&'a self, _: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async {})
     }
 
     fn touched(&self, _: &Caller) {}

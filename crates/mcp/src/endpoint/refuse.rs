@@ -1,14 +1,18 @@
 //! Refusals of this endpoint: a status, and a JSON-RPC error that says what to do.
 
+use earshot_capability::Failure;
 use http::{HeaderValue, Response, StatusCode, header};
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use serde_json::{Value, json};
 
 use super::body::{McpBody, McpResponse};
-use crate::message::Rejection;
+use crate::{message::Rejection, sessions::Full};
 
 /// The code of a session that is not there: clients open a new one when they see it.
 const SESSION_NOT_FOUND: ErrorCode = ErrorCode(-32001);
+
+/// The code of an error whose reason is named in its data.
+const REFUSED: ErrorCode = ErrorCode(-32000);
 
 /// Seconds after which a client may try again when no wire session was left.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("15");
@@ -35,7 +39,9 @@ pub(crate) enum Refusal {
     /// The wire session that was named is not there.
     SessionUnknown(Value),
     /// There is no room for another wire session.
-    Full(Value),
+    Full(Full, Value),
+    /// The host failed. Carries its failure, and the id of this request.
+    Failed(Box<Failure>, String, Value),
     /// The SDK refused with this status.
     Other(StatusCode, Value),
 }
@@ -51,7 +57,9 @@ impl Refusal {
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::SessionUnknown(_) => StatusCode::NOT_FOUND,
-            Self::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Full(..) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Failed(failure, ..) => StatusCode::from_u16(failure.code.status())
+                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             Self::Other(status, _) => *status,
         }
     }
@@ -98,13 +106,20 @@ impl Refusal {
                 &id,
                 "there is no such session, or not any more; open one with `initialize`",
             ),
-            Self::Full(id) => {
-                let mut body = error(
-                    ErrorCode(-32000),
-                    &id,
-                    "busy: this node holds as many sessions as it can. Try again in a while.",
-                );
+            Self::Full(full, id) => {
+                let who = match full {
+                    Full::Seat => "this client holds as many sessions as it may",
+                    Full::Execution => "this execution session holds as many sessions as it may",
+                    Full::Node => "this node holds as many sessions as it can",
+                };
+                let text = format!("busy: {who}. Try again in a while.");
+                let mut body = error(REFUSED, &id, &text);
                 body["error"]["data"] = json!({ "code": "busy" });
+                body
+            }
+            Self::Failed(failure, request_id, id) => {
+                let mut body = error(REFUSED, &id, &failure.to_string());
+                body["error"]["data"] = failure.to_json(&request_id)["error"].take();
                 body
             }
             Self::Other(status, id) => {
@@ -128,7 +143,7 @@ impl Refusal {
             Self::Method(allow) => allow.clone(),
             _ => None,
         };
-        let busy = matches!(self, Self::Full(_));
+        let busy = matches!(self, Self::Full(..));
         let mut response = Response::new(McpBody::full(self.body().to_string()));
         *response.status_mut() = status;
         let headers = response.headers_mut();

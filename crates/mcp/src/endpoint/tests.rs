@@ -3,6 +3,7 @@
 mod calls;
 mod handshake;
 mod headers;
+mod persistence;
 
 use earshot_trust::{Origin, Surface, Writes};
 use serde_json::json;
@@ -20,6 +21,8 @@ const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
 struct World {
     service: McpService,
     host: Arc<FakeHost>,
+    /// As whom the requests come.
+    caller: Caller,
     shutdown: CancellationToken,
 }
 
@@ -63,7 +66,11 @@ impl World {
     }
 
     fn with(change: impl FnOnce(&mut HttpSettings)) -> Self {
-        let host = FakeHost::new();
+        Self::of(FakeHost::new(), change)
+    }
+
+    /// The endpoint of a node after the crash of its predecessor: what the host keeps is left.
+    fn of(host: Arc<FakeHost>, change: impl FnOnce(&mut HttpSettings)) -> Self {
         let shutdown = CancellationToken::new();
         let mut settings = HttpSettings::new(TaskTracker::new(), shutdown.clone());
         change(&mut settings);
@@ -71,6 +78,7 @@ impl World {
         Self {
             service: http_service(dyn_host, settings),
             host,
+            caller: Caller::anonymous(Origin::Loopback(Writes::Allowed), Surface::Mcp),
             shutdown,
         }
     }
@@ -85,8 +93,7 @@ impl World {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let caller = Caller::anonymous(Origin::Loopback(Writes::Allowed), Surface::Mcp);
-        let request = request.extension(Arc::new(caller));
+        let request = request.extension(Arc::new(self.caller.clone()));
         let request = request.body(Full::new(body.into())).unwrap();
         self.service.clone().oneshot(request).await.unwrap()
     }
@@ -164,4 +171,15 @@ impl World {
             .collect();
         self.post(&headers, body).await
     }
+}
+
+/// Lets other tasks run until a condition holds.
+async fn wait_for(condition: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("the condition never held");
 }

@@ -1,10 +1,19 @@
-use super::*;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
+
+use super::{manager::WireError, *};
+use crate::testing::FakeHost;
 
 const IDLE: Duration = Duration::from_secs(90);
 
 fn sessions(max: usize) -> (Arc<WireSessions>, Manager) {
-    let sessions = WireSessions::new(max, IDLE, TaskTracker::new());
+    let shared = Arc::new(Shared::new(FakeHost::new(), CancellationToken::new()));
+    let sessions = WireSessions::new(shared, max, IDLE, TaskTracker::new());
     (Arc::clone(&sessions), Manager(sessions))
+}
+
+fn open(sessions: &Arc<WireSessions>, id: &SessionId) -> Streaming {
+    let (_, number) = sessions.hear(id).unwrap();
+    sessions.open(id, number).unwrap()
 }
 
 async fn pass(seconds: u64) {
@@ -21,13 +30,13 @@ async fn a_silent_session_is_forgotten_and_a_heard_one_is_not() {
     let (silent, _worker) = manager.create_session().await.unwrap();
     let (heard, _worker) = manager.create_session().await.unwrap();
     pass(60).await;
-    sessions.hear(&heard).unwrap();
+    assert!(sessions.touch(&heard));
     pass(29).await;
     assert!(sessions.knows(&silent), "89 s are not too long");
     pass(17).await;
     assert!(!sessions.knows(&silent));
     assert!(sessions.knows(&heard));
-    assert!(matches!(sessions.hear(&silent), Err(WireError::Unknown)));
+    assert!(!sessions.touch(&silent));
     pass(60).await;
     assert_eq!(sessions.count(), 0);
     shutdown.cancel();
@@ -42,8 +51,8 @@ async fn an_open_stream_keeps_its_session_and_its_end_begins_the_silence() {
         .tracker
         .spawn(Arc::clone(&sessions).watch(shutdown.clone()));
     let (id, _worker) = manager.create_session().await.unwrap();
-    let first = sessions.open(&id).unwrap();
-    let second = sessions.open(&id).unwrap();
+    let first = open(&sessions, &id);
+    let second = open(&sessions, &id);
     pass(1200).await;
     drop(first);
     pass(1200).await;
@@ -59,33 +68,39 @@ async fn an_open_stream_keeps_its_session_and_its_end_begins_the_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_full_house_gives_up_only_who_has_been_silent_long_enough() {
     let (sessions, manager) = sessions(2);
-    let admission = sessions.admit().unwrap();
+    let admission = sessions.admit(Owner::default()).unwrap();
     let (first, _worker) = manager.create_session().await.unwrap();
     drop(admission);
     pass(10).await;
     let (second, _worker) = manager.create_session().await.unwrap();
-    assert!(sessions.admit().is_err(), "nobody is silent yet");
+    assert!(
+        sessions.admit(Owner::default()).is_err(),
+        "nobody is silent yet"
+    );
     pass(85).await;
-    let admission = sessions.admit().unwrap();
+    let admission = sessions.admit(Owner::default()).unwrap();
     assert!(!sessions.knows(&first), "the longest silent one made room");
     assert!(sessions.knows(&second));
     assert!(
-        sessions.admit().is_err(),
+        sessions.admit(Owner::default()).is_err(),
         "an opening counts before it is done"
     );
     drop(admission);
     pass(10).await;
-    let _open = sessions.open(&second).unwrap();
+    let _open = open(&sessions, &second);
     let (_third, _worker) = manager.create_session().await.unwrap();
     pass(10).await;
-    assert!(sessions.admit().is_err(), "an open stream is not silence");
+    assert!(
+        sessions.admit(Owner::default()).is_err(),
+        "an open stream is not silence"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_worker_has_ended_is_unknown() {
     let (sessions, manager) = sessions(2);
     let (id, worker) = manager.create_session().await.unwrap();
-    let ended = sessions.hear(&id).unwrap();
+    let (ended, _) = sessions.hear(&id).unwrap();
     end(ended).await;
     drop(worker);
     pass(1).await;
@@ -97,4 +112,38 @@ async fn a_session_whose_worker_has_ended_is_unknown() {
         manager.close_session(&id).await.is_ok(),
         "ending it twice is no error"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_a_lost_session_is_none_of_the_one_that_came_back() {
+    let host = FakeHost::new();
+    let dyn_host: Arc<dyn crate::host::McpHost> = Arc::<FakeHost>::clone(&host);
+    let shared = Arc::new(Shared::new(dyn_host, CancellationToken::new()));
+    let sessions = WireSessions::new(shared, 10, IDLE, TaskTracker::new());
+    let manager = Manager(Arc::clone(&sessions));
+    let (id, _worker) = manager.create_session().await.unwrap();
+    let handshake = serde_json::json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "bank", "version": "1" },
+    });
+    host.kept.lock().unwrap().insert(id.to_string(), handshake);
+    let (_, number) = sessions.hear(&id).unwrap();
+    let old = sessions.open(&id, number).unwrap();
+    sessions.lose(&id, number);
+    assert_eq!(
+        sessions.recall(&id, Owner::default()).await,
+        Found::Here,
+        "the host keeps what was lost here"
+    );
+    manager.close_session(&id).await.unwrap();
+    sessions.lose(&id, number);
+    assert!(sessions.knows(&id), "the end of the first is not its end");
+    let (_, number) = sessions.hear(&id).unwrap();
+    let own = sessions.open(&id, number).unwrap();
+    drop(old);
+    pass(100).await;
+    sessions.forget_silent();
+    assert!(sessions.knows(&id), "its own stream is still open");
+    drop(own);
 }

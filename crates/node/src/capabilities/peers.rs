@@ -1,8 +1,10 @@
 //! The board: `peers.announce`, `peers.withdraw`, `peers.list`.
 
+use std::sync::Arc;
+
 use earshot_capability::{Call, Capability, CliVerb, Code, Draft, Failure};
 use earshot_proto::{
-    board::{AnnounceError, Collision, Cursor, Meeting, Row, Said},
+    board::{AnnounceError, Changes, Collision, Cursor, Meeting, Row, Said},
     claims::{Claims, Pairs},
     limits::CLAIMS_MAX,
     text::Line,
@@ -13,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::with_causes,
-    core::{Announcing, Listing, NodeHandle},
+    core::{Announcing, Listing, NodeHandle, Repetition},
 };
 
 /// Returns the capabilities of the board.
@@ -39,17 +41,17 @@ struct AnnounceInput {
     ticket: Option<String>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct AnnounceOutput {
     /// Your own position on the board.
     peer: String,
     /// What is announced for you now; absent when you have withdrawn since.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     announcement: Option<AnnouncementOut>,
     /// Whose claims meet yours.
     collisions: Vec<MeetingOut>,
     /// How many more there are.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     collisions_more: usize,
 }
 
@@ -61,7 +63,7 @@ struct WithdrawInput {
     ticket: Option<String>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct WithdrawOutput {
     /// Whether there was an announcement, which is gone now.
     withdrawn: bool,
@@ -125,7 +127,7 @@ struct UnreadOut {
     reason: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct AnnouncementOut {
     /// What the peer is about to do, in its own words.
     intent: String,
@@ -133,7 +135,7 @@ struct AnnouncementOut {
     paths: Vec<String>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct PeerRefOut {
     /// The node.
     node: String,
@@ -143,7 +145,7 @@ struct PeerRefOut {
     seat_id: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct MeetingOut {
     /// Whose claims they are.
     peer: PeerRefOut,
@@ -156,7 +158,7 @@ struct MeetingOut {
     /// The paths that meet: yours, theirs.
     pairs: Vec<[String; 2]>,
     /// How many more pairs there are.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pairs_more: usize,
 }
 
@@ -270,8 +272,15 @@ fn announce(node: NodeHandle) -> Capability {
             let claims = read_claims(&node, &input.paths)?;
             let n = call.caller.request.map(|request| request.n);
             let said = Said { n, intent, claims };
-            let answer = node.announce(&call.caller, said, input.ticket).await?;
-            Ok(announced(&node, &answer))
+            let (caller, about) = (Arc::clone(&call.caller), node.clone());
+            // An announcement that is said again carries its own order, so it may always run.
+            node.command(&call, Repetition::Ordered, move |state| {
+                let mut changes = Changes::default();
+                let (ticket, machine) = (input.ticket.as_deref(), about.about().machine.as_str());
+                let answer = state.announce(&caller, machine, said, ticket, &mut changes);
+                (answer.map(|answer| announced(&about, &answer)), changes)
+            })
+            .await
         }
     })
 }
@@ -291,8 +300,16 @@ fn withdraw(node: NodeHandle) -> Capability {
         let node = node.clone();
         async move {
             let n = call.caller.request.map(|request| request.n);
-            let withdrawn = node.withdraw(&call.caller, n, input.ticket).await?;
-            Ok(WithdrawOutput { withdrawn })
+            let caller = Arc::clone(&call.caller);
+            node.command(&call, Repetition::Gone, move |state| {
+                let mut changes = Changes::default();
+                let withdrawn = state.withdraw(&caller, n, input.ticket.as_deref(), &mut changes);
+                (
+                    withdrawn.map(|withdrawn| WithdrawOutput { withdrawn }),
+                    changes,
+                )
+            })
+            .await
         }
     })
 }

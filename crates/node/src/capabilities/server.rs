@@ -1,21 +1,23 @@
 //! `server.status` and `server.stop`: where this node stands, and ending it.
 
+use std::sync::Arc;
+
 use earshot_capability::{Call, Capability, Draft};
-use earshot_proto::lease::Standing;
+use earshot_proto::lease::{Epoch, Standing};
 use earshot_trust::Effect;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::NodeHandle;
+use crate::{core::NodeHandle, lease::Gate};
 
 /// What a node knows of its own tenure. A client that is served alone has none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Serving {
     /// The path of the lease document.
     pub(crate) lease_path: Option<String>,
-    /// The epoch of the tenure.
-    pub(crate) lease_epoch: Option<u64>,
+    /// What tells the epoch that is served.
+    pub(crate) gate: Option<Arc<Gate>>,
     /// The address that a node started now would bind.
     pub(crate) desired_host: String,
     /// Cancelled to end the node in order.
@@ -114,7 +116,11 @@ fn status(node: NodeHandle, serving: Serving) -> Capability {
                 repository_id: about.checkout.repository_id().to_string(),
                 branch,
                 lease_path: serving.lease_path,
-                lease_epoch: serving.lease_epoch,
+                lease_epoch: serving
+                    .gate
+                    .as_ref()
+                    .and_then(|gate| gate.serving())
+                    .map(Epoch::number),
                 peers: Some(peers),
                 desired_host: Some(serving.desired_host),
                 idle_seconds: about.idle.map(|idle| idle.as_secs()),

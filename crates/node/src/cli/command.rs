@@ -1,12 +1,25 @@
 //! The command line, as clap sees it: fixed commands, and the verbs that capabilities declare.
 
+use std::{ffi::OsStr, time::Duration};
+
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use earshot_capability::{CliVerb, Declaration, Registry};
 use serde_json::{Map, Value, json};
 
-/// Builds the whole command line.
-pub(crate) fn command(registry: &Registry) -> Command {
-    let mut command = Command::new("earshot")
+use crate::bench::{CallsSettings, TakeoverSettings};
+
+/// First arguments that are read without the verbs of capabilities, which take schemas to make:
+/// bridges and nodes start far more often than anything else, and stay.
+const FIXED: [&str; 5] = ["mcp", "serve", "bench", "--version", "-V"];
+
+/// Says whether the first argument is one of the fixed commands that need no verbs beside them.
+pub(crate) fn is_fixed(first: Option<&OsStr>) -> bool {
+    first.is_some_and(|first| FIXED.iter().any(|fixed| first == *fixed))
+}
+
+/// Builds the command line of the fixed commands.
+pub(crate) fn fixed() -> Command {
+    Command::new("earshot")
         .about("Puts every AI coding agent within earshot of the others.")
         .version(crate::build::VERSION)
         .subcommand_required(true)
@@ -43,7 +56,13 @@ pub(crate) fn command(registry: &Registry) -> Command {
                         .help("Input as a JSON object; `-` reads it from standard input"),
                 ),
         )
-        .subcommand(capabilities());
+        .subcommand(capabilities())
+        .subcommand(bench())
+}
+
+/// Builds the whole command line.
+pub(crate) fn whole(registry: &Registry) -> Command {
+    let mut command = fixed();
     let mut verbs: Vec<(&Declaration, CliVerb)> = registry
         .declarations()
         .filter_map(|it| it.cli.map(|verb| (it, verb)))
@@ -184,6 +203,79 @@ fn capabilities() -> Command {
         )
 }
 
+fn bench() -> Command {
+    let clients = |default: &'static str, help: &'static str| {
+        Arg::new("clients")
+            .long("clients")
+            .value_name("NUMBER")
+            .value_parser(value_parser!(u16).range(1..=256))
+            .default_value(default)
+            .help(help)
+    };
+    let time = |help: &'static str| {
+        Arg::new("seconds")
+            .long("seconds")
+            .value_name("SECONDS")
+            .value_parser(value_parser!(u32).range(1..=60))
+            .default_value("5")
+            .help(help)
+    };
+    Command::new("bench")
+        .about("Measure this executable, in a scratch repository of its own")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("calls")
+                .about("Measure calls, starts and memory")
+                .args([
+                    time("Measure each kind of call this many seconds, in all rounds together"),
+                    clients("4", "Call with this many clients at once"),
+                    Arg::new("beside")
+                        .long("beside")
+                        .value_name("URL")
+                        .help("Measure the tool `echo` of the MCP server at this url beside it"),
+                ]),
+        )
+        .subcommand(
+            Command::new("takeover")
+                .about("Kill the node while clients call, and count what they see")
+                .args([
+                    time("Let the clients call this many seconds"),
+                    clients(
+                        "32",
+                        "Call with this many clients: half over bridges, half over HTTP",
+                    ),
+                ]),
+        )
+}
+
+/// Reads what `earshot bench calls` was asked for.
+pub(super) fn calls_settings(matches: &ArgMatches) -> CallsSettings {
+    CallsSettings {
+        time: bench_time(matches),
+        clients: bench_clients(matches),
+        beside: matches.get_one::<String>("beside").cloned(),
+    }
+}
+
+/// Reads what `earshot bench takeover` was asked for.
+pub(super) fn takeover_settings(matches: &ArgMatches) -> TakeoverSettings {
+    TakeoverSettings {
+        time: bench_time(matches),
+        clients: bench_clients(matches),
+    }
+}
+
+fn bench_time(matches: &ArgMatches) -> Duration {
+    let seconds = matches.get_one::<u32>("seconds").expect("it has a default");
+    Duration::from_secs((*seconds).into())
+}
+
+fn bench_clients(matches: &ArgMatches) -> usize {
+    let clients = matches.get_one::<u16>("clients").expect("it has a default");
+    (*clients).into()
+}
+
 /// Builds a verb from the input schema of its capability.
 fn verb_command(declaration: &Declaration, verb: CliVerb) -> Command {
     let mut command = Command::new(verb.verb)
@@ -244,4 +336,32 @@ pub(crate) fn verb_input(declaration: &Declaration, matches: &ArgMatches) -> Val
         }
     }
     Value::Object(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capabilities::alone;
+
+    #[test]
+    fn a_fixed_command_is_read_the_same_with_and_without_the_verbs() {
+        let declared = alone();
+        for first in FIXED {
+            assert!(is_fixed(Some(OsStr::new(first))));
+            let line = ["earshot", first];
+            let read = |command: Command| {
+                let matches = command.try_get_matches_from(line);
+                matches
+                    .map(|it| format!("{:?}", it.subcommand()))
+                    .map_err(|error| error.to_string())
+            };
+            assert_eq!(read(fixed()), read(whole(declared.registry())), "{first}");
+        }
+        assert!(!is_fixed(Some(OsStr::new("peers"))) && !is_fixed(None));
+    }
+
+    #[test]
+    fn the_whole_command_line_is_sound() {
+        whole(alone().registry()).debug_assert();
+    }
 }

@@ -6,7 +6,6 @@ use earshot_capability::{Code, Failure};
 
 use crate::{
     config::{ConfigError, PlaceError},
-    lease::AcquireError,
     station::{EnsureError, StationError},
 };
 
@@ -163,22 +162,5 @@ impl From<EnsureError> for CliError {
             EnsureError::Absent => (Exit::Failed, "Start one with `earshot up`.".to_owned()),
         };
         Self::new(exit, Code::Unavailable, message, remedy)
-    }
-}
-
-impl From<AcquireError> for CliError {
-    fn from(error: AcquireError) -> Self {
-        let message = with_causes(&error);
-        let remedy = match &error {
-            AcquireError::Place(place) => place.remedy(),
-            AcquireError::Lock(_) => {
-                "End or continue the process that holds it, or make the file yours.".to_owned()
-            }
-            AcquireError::Io(_) => {
-                "Make room on the disk, and the state folder writable.".to_owned()
-            }
-            AcquireError::Epochs(_) => "Move the state folder of this checkout away.".to_owned(),
-        };
-        Self::new(Exit::Failed, Code::Unavailable, message, remedy)
     }
 }

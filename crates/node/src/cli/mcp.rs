@@ -10,7 +10,7 @@ use earshot_mcp::{
     bridge::{self, BridgeEnd, BridgeOptions, FindError, Finder, Found, Want, parent_watch},
     serve_stdio,
 };
-use earshot_proto::{claims::Case, lease::LeaseDocument};
+use earshot_proto::lease::LeaseDocument;
 use earshot_trust::{Origin, Seat, SessionId, Surface};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -218,7 +218,7 @@ async fn serve_alone(
         checkout_id: checkout.id().to_string(),
         checkout,
     };
-    let node = NodeHandle::start(about, Case::Kept, head.branch.as_deref()).map_err(fault)?;
+    let node = NodeHandle::start_alone(about, head.branch.as_deref()).map_err(fault)?;
     let stop = CancellationToken::new();
     let serving = Serving {
         desired_host: "127.0.0.1".to_owned(),
@@ -229,7 +229,7 @@ async fn serve_alone(
     let dispatcher = capabilities::dispatcher(&node, serving, boot);
     let mut caller = Caller::anonymous(Origin::Socket, Surface::Mcp);
     caller.seat = Some(Seat::new(seat));
-    let host: Arc<dyn McpHost> = Host::new(node, dispatcher);
+    let host: Arc<dyn McpHost> = Host::new(node, None, dispatcher);
     serve_stdio(host, Arc::new(caller), stdin, stdout, stop)
         .await
         .ok(); // the client is gone

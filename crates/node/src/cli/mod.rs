@@ -6,14 +6,14 @@ mod command;
 mod context;
 mod error;
 mod mcp;
-mod printer;
-mod render;
+pub(crate) mod printer;
+pub(crate) mod render;
 mod serve;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{cell::LazyCell, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::ArgMatches;
-use earshot_capability::{Code, Registry};
+use earshot_capability::{Code, Dispatcher, Registry};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -22,14 +22,21 @@ pub(crate) use context::blocking;
 pub(crate) use error::{CliError, Exit, with_causes};
 use printer::{Format, Printer, print, print_json};
 
-use crate::{capabilities::alone, config::Environment};
+use crate::{bench, capabilities::alone, config::Environment};
+
+/// What capabilities there are, made when it is first asked for: a bridge never does.
+type Declared = LazyCell<Arc<Dispatcher>>;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
     let environment = Environment::capture();
-    let declared = alone();
-    let registry = declared.registry();
-    let matches = match command::command(registry).try_get_matches() {
+    let declared = Declared::new(alone);
+    let command = if command::is_fixed(std::env::args_os().nth(1).as_deref()) {
+        command::fixed()
+    } else {
+        command::whole(declared.registry())
+    };
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
             // Help and version are answers; the rest is a usage error. Clap words both itself.
@@ -53,7 +60,7 @@ pub fn main() -> ExitCode {
         printer,
         root,
     };
-    match run(&context, registry, &matches) {
+    match run(&context, &declared, &matches) {
         Ok(code) => code,
         Err(error) => {
             printer.fail(&error);
@@ -79,12 +86,12 @@ fn start_log(environment: &Environment, serves: bool) {
         .init();
 }
 
-fn run(context: &Context, registry: &Registry, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+fn run(context: &Context, declared: &Declared, matches: &ArgMatches) -> Result<ExitCode, CliError> {
     let runtime = runtime(matches.subcommand_name() == Some("serve")).map_err(|error| {
         let remedy = "Free some processes, threads or file descriptors.".to_owned();
         CliError::new(Exit::Failed, Code::Unavailable, error.to_string(), remedy)
     })?;
-    let done = runtime.block_on(Box::pin(dispatch(context, registry, matches)));
+    let done = runtime.block_on(Box::pin(dispatch(context, declared, matches)));
     // What still runs is a blocking look at a file or at standard input: nobody waits for it.
     runtime.shutdown_timeout(Duration::ZERO);
     done
@@ -102,18 +109,33 @@ fn runtime(serves: bool) -> std::io::Result<tokio::runtime::Runtime> {
 
 async fn dispatch(
     context: &Context,
-    registry: &Registry,
+    declared: &Declared,
     matches: &ArgMatches,
 ) -> Result<ExitCode, CliError> {
     match matches.subcommand() {
-        Some(("up", matches)) => serve::up(context, registry, matches).await,
+        Some(("up", matches)) => serve::up(context, declared.registry(), matches).await,
         Some(("serve", matches)) => serve::serve(context, matches).await,
         Some(("mcp", matches)) => mcp::mcp(context, matches).await,
-        Some(("call", matches)) => call_by_id(context, registry, matches).await,
-        Some(("capabilities", matches)) => capabilities::capabilities(context, registry, matches),
-        Some((verb, matches)) => call_by_verb(context, registry, verb, matches).await,
+        Some(("call", matches)) => call_by_id(context, declared.registry(), matches).await,
+        Some(("capabilities", matches)) => {
+            capabilities::capabilities(context, declared.registry(), matches)
+        }
+        Some(("bench", matches)) => bench(context, matches).await,
+        Some((verb, matches)) => call_by_verb(context, declared.registry(), verb, matches).await,
         None => Ok(ExitCode::from(2)),
     }
+}
+
+async fn bench(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    let printer = context.printer;
+    match matches.subcommand() {
+        Some(("takeover", matches)) => {
+            bench::takeover(printer, command::takeover_settings(matches)).await?;
+        }
+        Some((_, matches)) => bench::calls(printer, command::calls_settings(matches)).await?,
+        None => {}
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn call_by_id(

@@ -203,22 +203,42 @@ impl NodeFolder {
         self.path.join("node.log")
     }
 
-    /// Returns the path of a node's Unix socket, of its own for every tenure: in the folder, or
-    /// under a short name in the runtime folder when that path would be too long for a socket.
+    /// Returns the journal of the node.
+    pub(crate) fn journal_file(&self) -> PathBuf {
+        self.path.join("journal.db")
+    }
+
+    /// Returns the path of the node's Unix socket: in the folder, or under a short name in the
+    /// runtime folder when that path would be too long for a socket.
     ///
     /// # Errors
     /// [`PlaceError`] when the runtime folder is needed and cannot be trusted.
-    pub(crate) fn socket_file(&self, token: &str) -> Result<PathBuf, PlaceError> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(self.path.as_os_str().as_encoded_bytes());
-        hasher.update(token.as_bytes());
-        let name = format!("{}.sock", &hasher.finalize().to_hex()[..16]);
-        let beside = self.path.join(&name);
+    pub(crate) fn socket_file(&self) -> Result<PathBuf, PlaceError> {
+        let beside = self.path.join("node.sock");
         if beside.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
             return Ok(beside);
         }
         make_private(&self.run)?;
-        Ok(self.run.join(name))
+        let hash = blake3::hash(self.path.as_os_str().as_encoded_bytes());
+        Ok(self.run.join(format!("{}.sock", &hash.to_hex()[..16])))
+    }
+
+    /// Removes alive files that nobody holds: those of tenures that are over.
+    pub(crate) fn remove_free_alive_files(&self) {
+        let entries = fs_err::read_dir(&self.path).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let is_alive_file = name
+                .to_str()
+                .is_some_and(|name| name.starts_with("alive-") && name.ends_with(".lock"));
+            let free = || {
+                let file = std::fs::File::open(entry.path()).ok()?;
+                file.try_lock().ok() // held until it is removed, so that nobody takes it meanwhile
+            };
+            if is_alive_file && free().is_some() {
+                fs_err::remove_file(entry.path()).ok(); // one that stays is found free again
+            }
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use earshot_capability::{Caller, Code, Failure};
 use earshot_proto::{
     PeerId,
-    board::{Announcement, Collision, Cursor, Meetings, PeerKey, Row, Said},
+    board::{Announcement, Changes, Collision, Cursor, Meetings, PeerKey, Row, Said, Withdrawn},
 };
 
-use super::{NodeHandle, State, WhoCalls, moment};
+use super::{NodeHandle, State, WhoCalls, journal::merge, moment};
 use crate::capabilities::announce_failure;
 
 /// The answer to an announcement.
@@ -70,50 +70,49 @@ impl State {
     }
 }
 
-impl NodeHandle {
-    /// Announces for a caller, who is attached by it.
-    pub(crate) async fn announce(
-        &self,
+impl State {
+    /// Announces for a caller, who is attached by it, and adds what changed.
+    pub(crate) fn announce(
+        &mut self,
         caller: &Caller,
+        machine: &str,
         said: Said,
-        ticket: Option<String>,
+        ticket: Option<&str>,
+        changes: &mut Changes,
     ) -> Result<Announcing, Failure> {
-        let caller = caller.clone();
-        let machine = self.about.machine.clone();
-        self.ask(move |state| {
-            let key = state.speaker(&caller, ticket.as_deref())?;
-            state.attach(&key, &caller, &machine)?;
-            let (_, wall) = moment();
-            let announced = state
-                .board
-                .announce(&key, said, wall)
-                .map_err(|error| announce_failure(&error))?
-                .answer;
-            Ok(Announcing {
-                peer: announced.peer,
-                announcement: announced.announcement,
-                meetings: announced.meetings,
-            })
+        let key = self.speaker(caller, ticket)?;
+        self.attach(&key, caller, machine, changes)?;
+        let (_, wall) = moment();
+        let announced = self
+            .board
+            .announce(&key, said, wall)
+            .map_err(|error| announce_failure(&error))?;
+        merge(changes, announced.changes);
+        Ok(Announcing {
+            peer: announced.answer.peer,
+            announcement: announced.answer.announcement,
+            meetings: announced.answer.meetings,
         })
-        .await?
     }
 
-    /// Withdraws a caller's announcement; says whether there was one.
-    pub(crate) async fn withdraw(
-        &self,
+    /// Withdraws a caller's announcement, adds what changed, and says whether there was one.
+    pub(crate) fn withdraw(
+        &mut self,
         caller: &Caller,
         n: Option<u64>,
-        ticket: Option<String>,
+        ticket: Option<&str>,
+        changes: &mut Changes,
     ) -> Result<bool, Failure> {
-        let caller = caller.clone();
-        self.ask(move |state| {
-            let key = state.speaker(&caller, ticket.as_deref())?;
-            let withdrawn = state.board.withdraw(&key, n).map(|applied| applied.answer);
-            Ok(withdrawn == Ok(earshot_proto::board::Withdrawn::Taken))
-        })
-        .await?
+        let key = self.speaker(caller, ticket)?;
+        let Ok(withdrawn) = self.board.withdraw(&key, n) else {
+            return Ok(false);
+        };
+        merge(changes, withdrawn.changes);
+        Ok(withdrawn.answer == Withdrawn::Taken)
     }
+}
 
+impl NodeHandle {
     /// Reads one page of the board.
     pub(crate) async fn list(
         &self,

@@ -1,8 +1,10 @@
 //! What a node holds, owned by one thread; everything else asks it through a [`NodeHandle`].
 
 mod board;
+mod journal;
 mod peers;
 mod tickets;
+mod wire;
 
 use std::{
     collections::BTreeMap,
@@ -12,22 +14,25 @@ use std::{
     time::Duration,
 };
 
-use earshot_capability::{Code, Failure};
+use earshot_capability::{Caller, Code, Failure};
 use earshot_checkout::Checkout;
 use earshot_proto::{
     Now, Timestamp,
-    board::{Board, PeerKey, StreamId},
+    board::{Board, Changes, PeerKey, StreamId},
     claims::Case,
     text::Line,
 };
+use earshot_store::{SeatHash, WireSessionRecord};
 use earshot_trust::SessionId;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use board::{Announcing, Listing};
+pub(crate) use journal::{Fenced, Repetition};
+use journal::{Keeping, Lost};
 pub(crate) use peers::{Greeting, WhoCalls};
 use tickets::Tickets;
 
-use crate::clock;
+use crate::{clock, lease::moved};
 
 /// Most steps that wait for the node's thread. Each takes microseconds, and what is told rather than
 /// asked must find room even when every peer of a full board opens a stream at once.
@@ -69,6 +74,13 @@ pub(crate) struct About {
 /// What a node holds. Only its thread touches it.
 pub(crate) struct State {
     board: Board,
+    case: Case,
+    checkout_id: String,
+    keeping: Keeping,
+    /// The wire sessions of clients that speak HTTP, by id.
+    wire: BTreeMap<String, WireSessionRecord>,
+    /// The highest number that each seat was heard with.
+    seats: BTreeMap<SeatHash, u64>,
     /// The peer that each execution session speaks through, the latest where there are several.
     sessions: BTreeMap<SessionId, PeerKey>,
     /// The session of each peer that named one: the first is final.
@@ -78,23 +90,49 @@ pub(crate) struct State {
     streams: BTreeMap<StreamId, (PeerKey, Weak<()>)>,
     branch: Option<Line>,
     last_use: Now,
+    /// What changed by itself and could not be written yet.
+    unwritten: Changes,
 }
 
 impl NodeHandle {
-    /// Starts the thread of a node. It ends when the last handle is dropped.
+    /// Starts the thread of a node, which writes nothing until its journal is open. It ends when the
+    /// last handle is dropped.
     ///
     /// # Errors
     /// When the system refuses a thread or random bytes.
     pub(crate) fn start(about: About, case: Case, branch: Option<&str>) -> std::io::Result<Self> {
+        Self::spawn(about, case, branch, Keeping::Stopped)
+    }
+
+    /// Starts the thread of a node that keeps nothing: for a client that is served alone.
+    ///
+    /// # Errors
+    /// When the system refuses a thread or random bytes.
+    pub(crate) fn start_alone(about: About, branch: Option<&str>) -> std::io::Result<Self> {
+        Self::spawn(about, Case::Kept, branch, Keeping::Nowhere)
+    }
+
+    fn spawn(
+        about: About,
+        case: Case,
+        branch: Option<&str>,
+        keeping: Keeping,
+    ) -> std::io::Result<Self> {
         let (jobs, mut inbox) = mpsc::channel::<Job>(QUEUE);
         let mut state = State {
             board: Board::new(case),
+            case,
+            checkout_id: about.checkout_id.clone(),
+            keeping,
+            wire: BTreeMap::new(),
+            seats: BTreeMap::new(),
             sessions: BTreeMap::new(),
             bound: BTreeMap::new(),
             streams: BTreeMap::new(),
             tickets: Tickets::new()?,
             branch: branch.map(Line::name),
             last_use: clock::now(),
+            unwritten: Changes::default(),
         };
         thread::Builder::new()
             .name("node".to_owned())
@@ -142,6 +180,38 @@ impl NodeHandle {
         });
         self.jobs.send(job).await.map_err(|_| ended())?;
         answered.await.map_err(|_| ended())
+    }
+
+    /// Runs a step that may find that this node can execute nothing any more; the call is then
+    /// given up, and its surface says so.
+    ///
+    /// # Errors
+    /// `unavailable` when the node ended or gave the call up.
+    async fn ask_or_abandon<R: Send + 'static>(
+        &self,
+        caller: &Caller,
+        step: impl FnOnce(&mut State) -> Result<R, Lost> + Send + 'static,
+    ) -> Result<R, Failure> {
+        match self.ask(step).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Lost)) | Err(_) => {
+                caller.abandoned.set();
+                Err(moved())
+            }
+        }
+    }
+
+    /// Runs a step on the node's thread, blocking this one; `None` when the node ended.
+    fn ask_blocking<R: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut State) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |state| {
+            answer.send(step(state)).ok(); // whoever asked has ended
+        });
+        self.jobs.blocking_send(job).ok()?;
+        answered.blocking_recv().ok()
     }
 
     /// Queues a step without waiting, when there is room.

@@ -5,13 +5,14 @@ use std::sync::{Arc, atomic::Ordering};
 use earshot_capability::{Address, Caller, ClientName, Code, Failure};
 use earshot_proto::{
     Now, PeerId, Timestamp,
-    board::{self, Arrival, Client, PeerKey, Row, StreamId, Transport},
+    board::{self, Arrival, Changes, Client, PeerKey, Row, StreamId, Transport},
     claims::Claim,
     text::Line,
 };
+use earshot_store::SeatHash;
 use earshot_trust::Surface;
 
-use super::{NodeHandle, State, moment};
+use super::{NodeHandle, State, journal::merge, moment};
 use crate::system;
 
 /// What an arriving client is told before its first call.
@@ -23,6 +24,8 @@ pub(crate) struct Greeting {
     pub(crate) others: Vec<String>,
     /// How many more there are.
     pub(crate) more: usize,
+    /// Whether it is a bridge's client for which nothing is announced here.
+    pub(crate) row_absent: bool,
 }
 
 /// Most others that the instructions of a client name: an agent's context is dear.
@@ -76,12 +79,13 @@ impl State {
         self.board.row_of(key).is_some_and(Row::attached)
     }
 
-    /// Attaches the peer of this key, or keeps it attached.
+    /// Attaches the peer of this key, or keeps it attached, and adds what changed.
     pub(super) fn attach(
         &mut self,
         key: &PeerKey,
         caller: &Caller,
         machine: &str,
+        changes: &mut Changes,
     ) -> Result<PeerId, Failure> {
         self.bind_session(key, caller)?;
         let (now, wall) = moment();
@@ -107,6 +111,7 @@ impl State {
                 "Close clients that are no longer needed, then try again.",
             )
         })?;
+        merge(changes, attached.changes);
         Ok(attached.answer.peer())
     }
 
@@ -136,6 +141,9 @@ impl State {
             return;
         }
         self.last_use = self.last_use.max(now);
+        if let (Some(seat), Some(request)) = (&caller.seat, caller.request) {
+            self.saw(SeatHash::of(&PeerKey::Seat(*seat.bits())), request.n);
+        }
         if let WhoCalls::Peer(key) = self.who(caller) {
             self.board.touch(&key, now, wall);
         }
@@ -152,7 +160,7 @@ impl State {
         for stream in closed {
             self.close(stream, now, wall);
         }
-        self.board.expire(now);
+        let mut changes = self.board.expire(now).changes;
         let gone: Vec<PeerKey> = self
             .board
             .rows()
@@ -170,13 +178,14 @@ impl State {
             .cloned()
             .collect();
         for key in gone {
-            self.board.detach(&key);
+            merge(&mut changes, self.board.detach(&key).changes);
         }
         let branch = branch.map(Line::name);
         if branch != self.branch {
-            let _unwritten = self.board.set_branch(branch.as_ref());
+            merge(&mut changes, self.board.set_branch(branch.as_ref()));
             self.branch = branch;
         }
+        self.write_or_later(changes);
         self.bound.retain(|key, _| self.board.row_of(key).is_some());
         self.sessions
             .retain(|_, key| self.board.row_of(key).is_some());
@@ -196,13 +205,25 @@ impl State {
             .collect();
         let more = others.len().saturating_sub(OTHERS_NAMED);
         let others = others.into_iter().take(OTHERS_NAMED).map(line_of).collect();
-        Greeting { me, others, more }
+        let mine = me.and_then(|me| self.board.row(me));
+        let row_absent = mine.is_some_and(|row| {
+            matches!(row.key(), PeerKey::Seat(_)) && row.announcement().is_none()
+        });
+        Greeting {
+            me,
+            others,
+            more,
+            row_absent,
+        }
     }
 }
 
 impl NodeHandle {
     /// Attaches an arriving client, and tells it who else is there. An anonymous caller is told the
     /// same and leaves no row.
+    ///
+    /// # Errors
+    /// When the client is turned away, or its row cannot be kept.
     pub(crate) async fn greet(
         &self,
         caller: &Caller,
@@ -211,12 +232,20 @@ impl NodeHandle {
         let mut caller = caller.clone();
         caller.client = client.or(caller.client);
         let machine = self.about.machine.clone();
-        self.ask(move |state| {
-            let me = match state.who(&caller) {
-                WhoCalls::Peer(key) => Some(state.attach(&key, &caller, &machine)?),
-                WhoCalls::Anonymous => None,
-            };
-            Ok(state.greeting(me))
+        self.ask_or_abandon(&caller.clone(), move |state| {
+            if let (Some(seat), Some(request)) = (&caller.seat, caller.request) {
+                state.introduce(SeatHash::of(&PeerKey::Seat(*seat.bits())), request.n);
+            }
+            state.kept(|state| {
+                let mut changes = Changes::default();
+                let me = match state.who(&caller) {
+                    WhoCalls::Peer(key) => state
+                        .attach(&key, &caller, &machine, &mut changes)
+                        .map(Some),
+                    WhoCalls::Anonymous => Ok(None),
+                };
+                (me.map(|me| state.greeting(me)), changes)
+            })
         })
         .await?
     }
@@ -254,11 +283,15 @@ impl NodeHandle {
     }
 
     /// Lets a peer depart that says it leaves.
+    ///
+    /// # Errors
+    /// When the node ended.
     pub(crate) async fn left(&self, caller: &Caller) -> Result<(), Failure> {
         let caller = caller.clone();
         self.ask(move |state| {
             if let WhoCalls::Peer(key) = state.who(&caller) {
-                state.board.detach(&key);
+                let changes = state.board.detach(&key).changes;
+                state.write_or_later(changes);
             }
         })
         .await
@@ -268,7 +301,11 @@ impl NodeHandle {
     pub(crate) async fn notices(&self, caller: &Caller) -> Vec<String> {
         let caller = caller.clone();
         let taken = self.ask(move |state| match state.who(&caller) {
-            WhoCalls::Peer(key) => state.board.take_notices(&key).answer,
+            WhoCalls::Peer(key) => {
+                let taken = state.board.take_notices(&key);
+                state.write_or_later(taken.changes);
+                taken.answer
+            }
             WhoCalls::Anonymous => Vec::new(),
         });
         taken.await.unwrap_or_default()

@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode},
+    response::Response,
+};
 use serde::Serialize;
+
+use crate::lease::{NONCE_HEADER, PROOF_HEADER};
 
 use super::{answer::json, site::Shared, surfaces::Identity};
 
@@ -37,6 +43,8 @@ struct Readiness {
     ready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale: Option<String>,
     #[serde(flatten)]
     program: Program,
 }
@@ -54,7 +62,9 @@ pub(super) async fn live(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// Answers whether this process is the node of its checkout, from the program on disk.
-pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+///
+/// A probe's nonce is answered too, so that the prober knows that this is the node of the lease.
+pub(super) async fn ready(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let identity = shared.identity.borrow().clone();
     let reason = if identity.leaseholder {
         identity.stale.clone()
@@ -69,7 +79,17 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let ready = Readiness {
         ready: reason.is_none(),
         reason,
+        stale: identity.stale.clone(),
         program: Program::of(&identity),
     };
-    json(status, &ready)
+    let mut response = json(status, &ready);
+    let nonce = request
+        .headers()
+        .get(NONCE_HEADER)
+        .map(HeaderValue::as_bytes);
+    let proof = nonce.and_then(|nonce| shared.owner.prove(nonce));
+    if let Some(proof) = proof.and_then(|proof| HeaderValue::from_str(&proof).ok()) {
+        response.headers_mut().insert(PROOF_HEADER, proof);
+    }
+    response
 }

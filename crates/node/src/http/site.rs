@@ -14,6 +14,8 @@ use earshot_trust::Transport;
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt as _;
 
+use crate::lease::moved;
+
 use super::{
     access::{AccessSettings, admit, bound_headers},
     answer::{Refusal, render},
@@ -142,13 +144,19 @@ impl Site {
         bound_headers(&parts).map_err(|failure| {
             Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, failure)
         })?;
-        if !caller.probe && !NOT_USE.contains(&parts.uri.path()) {
-            self.shared.owner.used(&caller);
+        if !NOT_USE.contains(&parts.uri.path()) {
+            self.shared.owner.pass().await?;
+            if !caller.probe {
+                self.shared.owner.used(&caller);
+            }
         }
+        let abandoned = caller.abandoned.clone();
         parts.extensions.insert(caller);
         parts.extensions.insert(request_id.clone());
         let request = Request::from_parts(parts, Body::new(body));
         match self.router.clone().oneshot(request).await {
+            // Whatever the handler made of it, the call was not executed here.
+            Ok(_) if abandoned.is_set() => Err(moved().into()),
             Ok(response) => Ok(response),
             Err(never) => match never {},
         }

@@ -1,9 +1,9 @@
 //! What the surface is made of, given by the node, and what it shows of the node.
 
-use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{body::Body, extract::Request, response::Response};
-use earshot_capability::{Caller, Dispatcher};
+use earshot_capability::{Caller, Dispatcher, Failure};
 use serde::Serialize;
 use tokio::sync::watch;
 use tower::util::BoxCloneSyncService;
@@ -37,6 +37,12 @@ impl fmt::Debug for Surfaces {
 
 /// What the surface asks of the node, and tells it.
 pub(crate) trait Owner: Send + Sync {
+    /// Waits until the node may execute a request; refuses when it never will.
+    fn pass(&self) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>>;
+
+    /// Answers a probe's nonce, as only the holder of the lease can.
+    fn prove(&self, nonce: &[u8]) -> Option<String>;
+
     /// Takes note of a request that is use: admitted, and neither a probe nor a reading of health
     /// or metrics.
     fn used(&self, caller: &Caller);

@@ -20,7 +20,7 @@ use axum::{
     http::{HeaderMap, HeaderName},
     response::{IntoResponse as _, Response},
 };
-use earshot_capability::{Call, Caller, Dispatcher, Draft, Notices, Registry, builtin};
+use earshot_capability::{Call, Caller, Dispatcher, Draft, Failure, Notices, Registry, builtin};
 use earshot_trust::{Effect, LoopbackPolicy, PeerUid, Transport};
 use http_body_util::BodyExt as _;
 use schemars::JsonSchema;
@@ -50,6 +50,14 @@ struct FakeOwner {
 }
 
 impl Owner for FakeOwner {
+    fn pass(&self) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn prove(&self, nonce: &[u8]) -> Option<String> {
+        Some(format!("proof of {}", nonce.escape_ascii()))
+    }
+
     fn used(&self, _: &Caller) {
         self.used.fetch_add(1, Ordering::SeqCst);
     }

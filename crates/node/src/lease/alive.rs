@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use earshot_proto::lease::{AliveLock, AliveName, Beat};
+use earshot_proto::lease::{AliveLock, AliveName, Beat, FileId};
 use rustix::{
     fs::{FlockOperation, OFlags, Timespec, Timestamps, UTIME_NOW, flock, futimens},
     io::Errno,
 };
 
-use super::{files::sync_folder, lock::is_still_at};
+use super::files::sync_folder;
 
 /// The alive file of this process, locked for its life.
 #[derive(Debug)]
@@ -66,16 +66,25 @@ impl AliveFile {
         )?)
     }
 
-    /// Says whether the file is still where it was made: not after its folder was wiped.
-    pub(crate) fn is_in_place(&self) -> bool {
-        is_still_at(&self.file, &self.path)
+    /// Returns which file this is.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn id(&self) -> io::Result<FileId> {
+        let metadata = self.file.metadata()?;
+        Ok(FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
     }
 
-    /// Removes the file; its lock goes with this value.
-    pub(crate) fn remove(self) {
-        if self.is_in_place() {
-            fs_err::remove_file(&self.path).ok(); // an unlocked file that stays shows death as well
-        }
+    /// Returns the file that its path leads to now: another one, or none, after its folder was wiped.
+    pub(super) fn id_at_path(&self) -> Option<FileId> {
+        let metadata = fs_err::symlink_metadata(&self.path).ok()?;
+        Some(FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
     }
 }
 
@@ -153,6 +162,6 @@ mod tests {
         alive.beat().unwrap();
         assert_ne!(probe(folder.path(), &name).1, before);
         fs_err::remove_file(folder.path().join(name.as_str())).unwrap();
-        assert!(!alive.is_in_place());
+        assert_eq!(alive.id_at_path(), None);
     }
 }

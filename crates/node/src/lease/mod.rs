@@ -1,14 +1,17 @@
-//! The lease on disk: locks, the alive file, the document, and one tenure from start to end.
+//! The lease on disk: locks, the alive file, the document, and the thread that keeps them.
 //!
-//! What is decided here is decided by `earshot_proto::lease`; these files only read, lock and
-//! write, in the order that `docs/design/lease.md` states.
+//! What is decided is decided by `earshot_proto::lease`; these files only read, lock, write and
+//! look, one effect after another.
 
 mod alive;
 mod examine;
 mod files;
+mod gate;
+mod keeper;
+mod kill;
 mod lock;
-mod tenure;
 
-pub(crate) use examine::examine;
+pub(crate) use examine::{NONCE_HEADER, PROOF_HEADER, examine, prove};
+pub(crate) use gate::{Gate, moved};
+pub(crate) use keeper::{Keeper, KeeperError, Order, here};
 pub(crate) use lock::{LockError, lock_within, pause};
-pub(crate) use tenure::{AcquireError, Acquired, Plan, Tenure, here, remove_dead_sockets};

@@ -27,11 +27,6 @@ pub struct CommandKey {
     pub acked: u64,
     /// Whether it may run again when a first run may have had its effect outside the journal.
     pub idempotent: bool,
-    /// Whether it makes its seat known, as `initialize` does.
-    ///
-    /// It then runs with whatever number; the seat's lower ones stay `gone`, for a journal that was
-    /// lost may have seen them.
-    pub introduces: bool,
 }
 
 impl CommandKey {

@@ -49,8 +49,8 @@ impl SeatHash {
 pub(super) enum Seat {
     /// It has a row with this floor.
     Known(u64),
-    /// It gets its row now, with this floor.
-    New(u64),
+    /// It gets its row now.
+    New,
 }
 
 /// Returns the floor of a seat, `None` for one never seen.
@@ -88,7 +88,10 @@ pub(super) fn note(
     result: Option<&[u8]>,
 ) -> rusqlite::Result<()> {
     let seat = command.seat.0;
-    let (Seat::Known(floor) | Seat::New(floor)) = known;
+    let floor = match known {
+        Seat::Known(floor) => floor,
+        Seat::New => 0,
+    };
     let raised = raise(connection, command, floor)?;
     let sql = "INSERT INTO floor (seat, n, used)
                VALUES (?1, ?2, (SELECT coalesce(max(used), 0) + 1 FROM floor))
@@ -102,11 +105,29 @@ pub(super) fn note(
         let sql = "DELETE FROM done WHERE seat = ?1 AND n <= ?2";
         connection.execute(sql, params![seat, raised.cast_signed()])?;
     }
-    if matches!(known, Seat::New(_)) {
-        let sql = "DELETE FROM floor WHERE seat IN (SELECT seat FROM floor ORDER BY used LIMIT
-                       (SELECT max(0, count(*) - ?1) FROM floor))";
-        connection.execute(sql, [bound(SEATS_MAX)])?;
+    if matches!(known, Seat::New) {
+        forget_beyond_bound(connection)?;
     }
+    Ok(())
+}
+
+/// Gives a seat its row, unless it has one.
+pub(super) fn introduce(
+    connection: &Connection,
+    seat: SeatHash,
+    floor: u64,
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO floor (seat, n, used)
+               VALUES (?1, ?2, (SELECT coalesce(max(used), 0) + 1 FROM floor))
+               ON CONFLICT (seat) DO NOTHING";
+    connection.execute(sql, params![seat.0, floor.cast_signed()])?;
+    forget_beyond_bound(connection)
+}
+
+fn forget_beyond_bound(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM floor WHERE seat IN (SELECT seat FROM floor ORDER BY used LIMIT
+                   (SELECT max(0, count(*) - ?1) FROM floor))";
+    connection.execute(sql, [bound(SEATS_MAX)])?;
     Ok(())
 }
 

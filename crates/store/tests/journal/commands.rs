@@ -59,27 +59,23 @@ fn an_unknown_seat_begins_with_its_first_command() {
 fn a_seat_that_a_lost_journal_knew_is_introduced_above_its_old_numbers() {
     let scratch = Scratch::new();
     let mut journal = scratch.open(1);
-    let introduction = CommandKey {
-        introduces: true,
-        ..command(1, 57)
-    };
-
-    run(&mut journal, &introduction, &put(entry(1, 57)), b"welcome").into_result();
+    journal.introduce(command(1, 57).seat, 56).unwrap();
 
     for (n, want) in [
         (1, Fate::Gone),
         (56, Fate::Gone),
-        (57, Fate::Answered(b"welcome".to_vec())),
+        (57, Fate::Run),
         (58, Fate::Run),
     ] {
         assert_eq!(fate(&mut journal, &command(1, n)), want, "{n}");
     }
-    // A known seat is not introduced below its floor.
-    let early = CommandKey {
-        introduces: true,
-        ..command(1, 3)
-    };
-    assert_eq!(fate(&mut journal, &early), Fate::Gone);
+    // A known seat is not introduced below its floor, nor above it.
+    journal.introduce(command(1, 1).seat, 2).unwrap();
+    journal.introduce(command(1, 1).seat, 99).unwrap();
+    assert_eq!(fate(&mut journal, &command(1, 56)), Fate::Gone);
+    assert_eq!(fate(&mut journal, &command(1, 57)), Fate::Run);
+    assert!(journal.knows(command(1, 1).seat).unwrap());
+    assert!(!journal.knows(command(2, 1).seat).unwrap());
 }
 
 #[test]

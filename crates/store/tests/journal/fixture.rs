@@ -106,7 +106,6 @@ fn the_commands_of_schema_1_are_known() {
             digest: BodyDigest::new([0xab; 16]),
             acked: 1,
             idempotent: false,
-            introduces: false,
         };
         assert_eq!(fate(&mut journal, &command), want, "{n}");
     }

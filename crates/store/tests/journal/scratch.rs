@@ -58,7 +58,6 @@ pub(crate) fn command(seat: u8, n: u64) -> CommandKey {
         digest: BodyDigest::new([1; 16]),
         acked: 0,
         idempotent: false,
-        introduces: false,
     }
 }
 

@@ -136,8 +136,13 @@ impl World {
         if !self.disk.is_synced(inode) {
             self.violate(3, || format!("{of} shows a lease that is not on the disk"));
         }
-        self.judge_epoch(document);
+        self.ledger.taken_at.remove(&of);
         let old = self.lease();
+        let shown = old.as_ref().and_then(Parsed::epoch);
+        if self.ledger.evidence_is_left() && shown.is_some_and(|shown| shown > document.epoch) {
+            self.violate(2, || format!("{of} writes over the lease of {shown:?}"));
+        }
+        self.judge_epoch(document);
         let Some(old) = old.as_ref().and_then(Parsed::token) else {
             return;
         };
@@ -264,7 +269,9 @@ impl World {
             });
         }
         let held = self.processes[target].machine.token();
-        if held.is_some_and(|held| held != token) {
+        // Without its alive file, the process is all that is known of the tenure.
+        let by_lock = self.disk.lookup(token.alive_name().as_str()).is_some();
+        if by_lock && held.is_some_and(|held| held != token) {
             self.violate(4, || {
                 format!("{by} kills {target}, which holds another tenure")
             });

@@ -1,6 +1,6 @@
 //! The shell's work that runs beside: socket, predecessors, fence, import, drain.
 
-use earshot_proto::lease::{Epoch, Input, PredecessorSeen, ProcessFact};
+use earshot_proto::lease::{Epoch, Input, Predecessor, PredecessorSeen, ProcessFact};
 
 use super::database::Database;
 use super::disk::{Inode, ProcessId};
@@ -39,8 +39,7 @@ impl World {
                 self.feed(of, Input::PredecessorsLooked { epoch, seen });
             }
             Work::Kill { pid, predecessor } => {
-                let start = predecessor.process.map_or(0, |process| process.pid_start);
-                if let Some(target) = self.find(i64::from(pid), start) {
+                if let Some(target) = self.proven(i64::from(pid), &predecessor) {
                     self.judge_kill(of, target, &predecessor.token);
                     self.kill(target);
                 }
@@ -77,6 +76,17 @@ impl World {
                     self.work_later(of, number);
                 }
             }
+        }
+    }
+
+    /// Returns the process that holds this tenure: by its lock, else by its start time.
+    fn proven(&self, pid: i64, predecessor: &Predecessor) -> Option<ProcessId> {
+        match self.disk.lookup(predecessor.alive.as_str()) {
+            Some(inode) => self
+                .disk
+                .lock_holder(inode)
+                .filter(|of| self.processes[*of].pid == pid),
+            None => self.find(pid, predecessor.process?.pid_start),
         }
     }
 

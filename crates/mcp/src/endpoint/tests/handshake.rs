@@ -161,14 +161,3 @@ async fn a_subscription_is_open_until_it_is_dropped_or_the_node_stops() {
     second.collect().await.unwrap();
     wait_for(|| world.host.open_streams() == 0).await;
 }
-
-/// Lets other tasks run until a condition holds.
-async fn wait_for(condition: impl Fn() -> bool) {
-    for _ in 0..10_000 {
-        if condition() {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("the condition never held");
-}

@@ -219,10 +219,15 @@ pub enum Effect {
         deadline: Now,
     },
     /// Write the lease: temporary file, fsync, rename, fsync folder.
+    ///
+    /// Just before the rename, compare descriptor and path of `lease.lock` once more, and fail if
+    /// they part: a deleted lock file lets a second process in.
     WriteLease(Box<LeaseDocument>),
     /// Unlock `lease.lock` if it is held, whether or not the write before it went well.
     UnlockLease,
-    /// Close the own alive file; it stays where it is.
+    /// Close the own alive file; it stays where it is, free, which proves that the tenure is over.
+    ///
+    /// Whoever serves removes alive files that are free and that its lease does not name.
     DropAlive,
     /// Touch the own alive file, if the dispatcher made progress.
     Beat,
@@ -242,7 +247,9 @@ pub enum Effect {
         predecessors: Vec<Predecessor>,
     },
     /// Kill this process once it is proven to be the one meant: the kernel's lock table names it
-    /// for the alive file, or its start time is the recorded one.
+    /// for the alive file, or, where that file is gone, its start time is the recorded one.
+    ///
+    /// The start time alone would not do: the process may have given that tenure up since.
     Kill {
         /// Its number.
         pid: i32,
@@ -250,6 +257,8 @@ pub enum Effect {
         predecessor: Box<Predecessor>,
     },
     /// In each database, one transaction: raise the fence to this epoch where it is lower.
+    ///
+    /// Tried again after a locked database, it passes over those that it raised before.
     RaiseFence {
         /// The tenure's epoch.
         epoch: Epoch,

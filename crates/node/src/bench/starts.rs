@@ -1,0 +1,82 @@
+//! How long things take to start: a bridge's first answer, and the executable itself.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    BenchError,
+    client::{Client, StdioClient},
+    facts::Resident,
+    samples::Samples,
+    scratch::Scratch,
+};
+use crate::clock;
+
+/// Starts of each kind.
+const INITIALIZE_RUNS: usize = 10;
+
+/// Starts of `earshot --version`.
+const VERSION_RUNS: usize = 20;
+
+/// What starting was measured to take.
+#[derive(Debug)]
+pub(super) struct Starts {
+    /// From the start of a bridge to the answer to `initialize`, with a node running.
+    pub(super) running: Samples,
+    /// The same, with the node to be started first.
+    pub(super) absent: Samples,
+    /// From the start of `earshot --version` to its end.
+    pub(super) version: Samples,
+    /// The memory of a bridge that has said nothing but `initialize`.
+    pub(super) bridge: Option<Resident>,
+    /// The memory of a node that has seen one client and no call.
+    pub(super) node: Option<Resident>,
+}
+
+/// Measures the starts, in a repository of their own.
+pub(super) async fn measure(scratch: &Scratch) -> Result<Starts, BenchError> {
+    let repository = scratch.repository("starts")?;
+    let node = scratch.ensure(&repository).await?;
+    let (mut running, mut absent, mut version) = (Vec::new(), Vec::new(), Vec::new());
+    let mut bridge = None;
+    for _ in 0..INITIALIZE_RUNS {
+        let (took, memory) = first_answer(scratch, &repository).await?;
+        running.push(took);
+        bridge = bridge.max(memory);
+    }
+    let resident = Resident::of(node.pid);
+    for _ in 0..INITIALIZE_RUNS {
+        scratch.run(&repository, &["serve", "stop"]).await?;
+        absent.push(first_answer(scratch, &repository).await?.0);
+    }
+    scratch.run(&repository, &["serve", "stop"]).await?;
+    for _ in 0..VERSION_RUNS {
+        let began = clock::now();
+        scratch.run(&repository, &["--version"]).await?;
+        version.push(clock::now().since(began));
+    }
+    Ok(Starts {
+        running: Samples::new(running),
+        absent: Samples::new(absent),
+        version: Samples::new(version),
+        bridge,
+        node: resident,
+    })
+}
+
+/// Starts a bridge, and returns how long its first answer took and how much memory it holds.
+async fn first_answer(
+    scratch: &Scratch,
+    repository: &Path,
+) -> Result<(Duration, Option<Resident>), BenchError> {
+    let began = clock::now();
+    let started = StdioClient::start(scratch, repository, "bench").await;
+    let took = clock::now().since(began);
+    let client = started.map_err(|source| BenchError::Client {
+        what: "a bridge".to_owned(),
+        source,
+    })?;
+    let client = Client::Stdio(Box::new(client));
+    let memory = client.bridge_pid().and_then(Resident::of);
+    client.close().await;
+    Ok((took, memory))
+}
