@@ -37,7 +37,7 @@ use self::{
 };
 use crate::{
     bridge::headers::{EARSHOT_ROW, ROW_ABSENT},
-    handler::{Link, Projection, RowNote, Shared},
+    handler::{Link, Projection, Shared},
     host::McpHost,
     message::{self, MESSAGE_BYTES_MAX, Message},
     sessions::{Manager, WireSessions},

@@ -1,10 +1,10 @@
 //! The node as a process: from standing for election to its ordered end.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{os::unix::fs::MetadataExt as _, process::ExitCode, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use earshot_capability::{Code, Dispatcher};
-use earshot_checkout::{CheckoutKind, Head, head, ignore_case};
+use earshot_checkout::{Checkout, CheckoutKind, Head, head, ignore_case};
 use earshot_mcp::{HttpSettings, http_service};
 use earshot_proto::{
     claims::Case,
@@ -17,6 +17,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
+    time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{ServiceExt, util::BoxCloneSyncService};
@@ -30,14 +31,21 @@ use crate::{
     executable::Executable,
     host::Host,
     http::{AccessSettings, Identity, Limits, MachineKey, Site, Surfaces, serve_tcp, serve_unix},
-    lease::{Gate, Keeper, KeeperError, Order},
+    lease::{Gate, Keeper, KeeperError, Kept, Order},
     net::{bind_tcp, desired_host},
     station::Station,
     system,
 };
 
+/// Heartbeats in a row without the checkout after which its node ends: a folder may be swapped, or
+/// its disk be away for a moment.
+const MISSED_MAX: u32 = 3;
+
 /// Longest ordered stop: afterwards the process ends as it is.
 const STOP_MAX: Duration = Duration::from_secs(8);
+
+/// Of which running calls may take this long: the rest is for the journal and the lease.
+const DRAIN_MAX: Duration = Duration::from_secs(7);
 
 /// How to serve.
 #[derive(Debug, Clone)]
@@ -159,6 +167,8 @@ struct Node {
     site: Arc<Site>,
     tcp: Option<TcpListener>,
     loops: Vec<JoinHandle<()>>,
+    /// Heartbeats in a row at which the checkout was not there.
+    missed: u32,
 }
 
 impl Node {
@@ -186,7 +196,7 @@ impl Node {
             NodeHandle::start(about.clone(), case, head.branch.as_deref()).map_err(fault)?;
         let station = &serve.station;
         let (folder, here) = (station.folder.clone(), station.here.clone());
-        let (gate, orders, end) =
+        let Kept { gate, orders, end } =
             Keeper::start(folder, here, handle.clone(), format!("http://{address}"))?;
         let stop = CancellationToken::new();
         let serving = Serving {
@@ -226,6 +236,7 @@ impl Node {
             site,
             tcp: Some(tcp),
             loops: Vec::new(),
+            missed: 0,
         })
     }
 
@@ -250,20 +261,20 @@ impl Node {
                     return Ok(End::Stopped);
                 }
                 Some(order) = self.orders.recv() => self.obey(order)?,
-                () = self.stop.cancelled(), if last_call.is_none() => last_call = self.stop_once(),
+                () = self.stop.cancelled(), if last_call.is_none() => last_call = Some(self.stop_once()),
                 _ = terminate.recv() => match last_call {
-                    None => last_call = self.stop_once(),
+                    None => last_call = Some(self.stop_once()),
                     // Whoever sends a second one does not want to wait.
                     Some(_) => return Ok(End::Stopped),
                 },
                 _ = interrupt.recv() => match last_call {
-                    None => last_call = self.stop_once(),
+                    None => last_call = Some(self.stop_once()),
                     Some(_) => return Ok(End::Stopped),
                 },
-                _ = hangup.recv(), if last_call.is_none() => last_call = self.stop_once(),
+                _ = hangup.recv(), if last_call.is_none() => last_call = Some(self.stop_once()),
                 _ = heartbeat.tick() => {
                     if self.look_around(serve).await? && last_call.is_none() {
-                        last_call = self.stop_once();
+                        last_call = Some(self.stop_once());
                     }
                 }
             }
@@ -271,13 +282,14 @@ impl Node {
     }
 
     /// Begins the ordered stop, and returns when it has to be over.
-    fn stop_once(&self) -> Option<tokio::time::Instant> {
+    fn stop_once(&self) -> Instant {
         self.gate.stop();
         #[expect(
             clippy::disallowed_methods,
             reason = "a deadline of this process's own runtime"
         )]
-        Some(tokio::time::Instant::now() + STOP_MAX)
+        let now = Instant::now();
+        now + STOP_MAX
     }
 
     fn obey(&mut self, order: Order) -> Result<(), CliError> {
@@ -316,7 +328,7 @@ impl Node {
             self.handle.clone(),
         );
         tracker.close();
-        let patience = patience.min(STOP_MAX - Duration::from_secs(1));
+        let patience = patience.min(DRAIN_MAX);
         let draining = async move {
             tokio::time::timeout(patience, tracker.wait()).await.ok(); // the rest is cut off
             handle.drain().await.ok(); // a node that ended has nothing open
@@ -355,7 +367,16 @@ impl Node {
         }
         let checkout = serve.station.checkout.clone();
         let executable = self.executable.clone();
-        let (head, stale) = blocking(move || (head(&checkout), executable.stale())).await?;
+        let (there, head, stale) = blocking(move || {
+            let there = is_there(&checkout);
+            (there, head(&checkout), executable.stale())
+        })
+        .await?;
+        self.missed = if there { 0 } else { self.missed + 1 };
+        if self.missed >= MISSED_MAX {
+            tracing::info!("the checkout is gone; so is its node");
+            return Ok(true);
+        }
         self.handle.tick(head.branch.clone()).await?;
         self.identity.send_if_modified(|identity| {
             let changed = identity.branch != head.branch
@@ -382,8 +403,14 @@ impl Node {
     }
 }
 
+/// Says whether the checkout's folder is still the one that this node was started for.
+fn is_there(checkout: &Checkout) -> bool {
+    fs_err::metadata(&checkout.root)
+        .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == (checkout.device, checkout.inode))
+}
+
 /// Waits for a deadline; for ever where there is none.
-async fn expired(deadline: Option<tokio::time::Instant>) {
+async fn expired(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -19,5 +19,6 @@ mod lease;
 mod net;
 mod station;
 mod system;
+mod words;
 
 pub use cli::main;

@@ -53,8 +53,8 @@ pub(crate) fn this_process() -> Process {
     }
 }
 
-/// Returns when a process started, in clock ticks since boot; `None` when it is gone, or the
-/// system does not tell.
+/// Returns when a process started, in clock ticks since boot; `None` when it has ended, be it
+/// collected by its parent or not, or the system does not tell.
 pub(crate) fn process_start(pid: u32) -> Option<u64> {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     start_of_stat(&stat)
@@ -63,6 +63,10 @@ pub(crate) fn process_start(pid: u32) -> Option<u64> {
 /// Reads the start time: field 22, counted after the name, which may hold blanks and brackets.
 fn start_of_stat(stat: &str) -> Option<u64> {
     let after_name = stat.rsplit_once(')')?.1;
+    let state = after_name.trim_start().chars().next()?;
+    if matches!(state, 'Z' | 'X') {
+        return None;
+    }
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
@@ -91,6 +95,8 @@ mod tests {
     fn a_process_name_may_hold_anything() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 9 9";
         assert_eq!(start_of_stat(stat), Some(4242));
+        let ended = stat.replace(") S 1", ") Z 1");
+        assert_eq!(start_of_stat(&ended), None);
         assert_eq!(start_of_stat("7 (a"), None);
         assert_eq!(start_of_stat(""), None);
     }

@@ -74,7 +74,7 @@ pub(super) async fn measure(settings: CallsSettings) -> Result<Measured, BenchEr
         }
     }
     let node_at_end = Resident::of(node.pid);
-    scratch.run(&repository, &["serve", "stop"]).await?;
+    node.kill();
     let starts = starts::measure(&scratch).await?;
     Ok(Measured {
         settings,

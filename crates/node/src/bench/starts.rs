@@ -22,7 +22,7 @@ const VERSION_RUNS: usize = 20;
 pub(super) struct Starts {
     /// From the start of a bridge to the answer to `initialize`, with a node running.
     pub(super) running: Samples,
-    /// The same, with the node to be started first.
+    /// The same, in a checkout that never had a node: it is started first.
     pub(super) absent: Samples,
     /// From the start of `earshot --version` to its end.
     pub(super) version: Samples,
@@ -32,7 +32,7 @@ pub(super) struct Starts {
     pub(super) node: Option<Resident>,
 }
 
-/// Measures the starts, in a repository of their own.
+/// Measures the starts, in repositories of their own.
 pub(super) async fn measure(scratch: &Scratch) -> Result<Starts, BenchError> {
     let repository = scratch.repository("starts")?;
     let node = scratch.ensure(&repository).await?;
@@ -44,11 +44,14 @@ pub(super) async fn measure(scratch: &Scratch) -> Result<Starts, BenchError> {
         bridge = bridge.max(memory);
     }
     let resident = Resident::of(node.pid);
-    for _ in 0..INITIALIZE_RUNS {
-        scratch.run(&repository, &["serve", "stop"]).await?;
+    for run in 0..INITIALIZE_RUNS {
+        // A checkout that never had a node: its state folder is made on the way.
+        let repository = scratch.repository(&format!("start-{run}"))?;
         absent.push(first_answer(scratch, &repository).await?.0);
+        if let Some(node) = scratch.node(&repository).await? {
+            node.kill();
+        }
     }
-    scratch.run(&repository, &["serve", "stop"]).await?;
     for _ in 0..VERSION_RUNS {
         let began = clock::now();
         scratch.run(&repository, &["--version"]).await?;

@@ -1,15 +1,16 @@
 //! The machine's configuration file, `config.toml`.
 
 use std::{
-    fmt,
     fs::File,
     io::{self, Write as _},
     net::IpAddr,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
+
+use crate::words::nearest;
 
 /// The machine's configuration. Every field has a default; an unknown key is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -54,28 +55,36 @@ pub(crate) enum Loopback {
 }
 
 /// Why the configuration cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    /// The file is there and cannot be read.
-    Io(io::Error),
-    /// A line does not fit; names the line, and the nearest known key for an unknown one.
-    Line(String),
+    /// The file is there and cannot be read; what the system said names it.
+    #[error("the configuration cannot be read")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line does not fit.
+    #[error("{path}, line {line}: {why}", path = .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it, naming the key.
+        why: String,
+    },
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ConfigError {
+    /// Returns the one thing to do about it.
+    pub(crate) fn remedy(&self) -> String {
         match self {
-            Self::Io(_) => f.write_str("the configuration file cannot be read"),
-            Self::Line(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Line(_) => None,
+            Self::Io { path, .. } => {
+                format!("Make {} a file that you can read, or remove it.", path.display())
+            }
+            Self::Line { .. } => "Correct that line; an absent key has its default.".to_owned(),
         }
     }
 }
@@ -87,46 +96,72 @@ impl std::error::Error for ConfigError {
 pub(crate) fn read_machine_config(path: &Path) -> Result<MachineConfig, ConfigError> {
     earshot_capability::count(earshot_capability::Step::ConfigRead);
     match fs_err::read_to_string(path) {
-        Ok(text) => parse(&text),
+        Ok(text) => parse(&text).map_err(|(line, why)| ConfigError::Line {
+            path: path.to_owned(),
+            line,
+            why,
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(MachineConfig::default()),
-        Err(error) => Err(ConfigError::Io(error)),
+        Err(source) => Err(ConfigError::Io {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
-fn parse(text: &str) -> Result<MachineConfig, ConfigError> {
-    toml::from_str(text).map_err(|error| {
-        let line = error
-            .span()
-            .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        let message = error.message();
-        let hint = nearest_known(message)
-            .map_or_else(String::new, |key| format!("; did you mean `{key}`?"));
-        ConfigError::Line(format!("line {line}: {message}{hint}"))
+/// What stands at each key, in the words of the documentation.
+const KEYS: [(&str, &str); 6] = [
+    ("http", "the table [http]"),
+    ("http.host", "an address, as \"192.0.2.7\""),
+    ("http.loopback", "\"same-user\", \"open\" or \"key\""),
+    ("http.names", "a list of names, as [\"build.lan\"]"),
+    ("idle", "the table [idle]"),
+    ("idle.seconds", "a whole number of seconds, 0 or more"),
+];
+
+/// Reads the text of a configuration, or says which line does not fit, and why.
+fn parse(text: &str) -> Result<MachineConfig, (usize, String)> {
+    let line_of = |error: &toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        before.map_or(1, |before| 1 + before.matches('\n').count())
+    };
+    let syntax = |error: toml::de::Error| (line_of(&error), error.message().to_owned());
+    let document = toml::Deserializer::parse(text).map_err(syntax)?;
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let key = error.path().to_string();
+        (line_of(error.inner()), misfit(&key, error.inner().message()))
     })
 }
 
-/// Finds the known key nearest to the unknown one that serde's message names.
-fn nearest_known(message: &str) -> Option<&str> {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    message.starts_with("unknown field").then_some(())?;
-    let unknown = quoted.next()?;
-    quoted.min_by_key(|known| edits(unknown, known))
+/// Says what is wrong at a key, from the path that was read and serde's message, whose own words
+/// are those of a programmer.
+fn misfit(key: &str, message: &str) -> String {
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        let known = KEYS.iter().find(|(known, _)| key.starts_with(known) && !is_table(known));
+        let known = known.or_else(|| KEYS.iter().find(|(known, _)| *known == key));
+        return known.map_or_else(
+            || message.to_owned(),
+            |(name, expected)| format!("`{name}` is not {expected}"),
+        );
+    };
+    let unknown = rest.split('`').next().unwrap_or(rest);
+    let table = key.strip_suffix(unknown).unwrap_or(key).trim_matches('.');
+    let full = |name: &str| match table {
+        "" => name.to_owned(),
+        table => format!("{table}.{name}"),
+    };
+    let siblings = KEYS.iter().filter_map(|(known, _)| {
+        let (parent, name) = known.rsplit_once('.').unwrap_or(("", known));
+        (parent == table).then_some(name)
+    });
+    let meant = nearest(unknown, siblings).map_or_else(String::new, |name| {
+        format!("; did you mean `{}`?", full(name))
+    });
+    format!("there is no key `{}`{meant}", full(unknown))
 }
 
-/// Counts the single-letter edits between two short words (Levenshtein).
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
+fn is_table(key: &str) -> bool {
+    !key.contains('.')
 }
 
 /// Reads the key that writes must show; makes one, 0600, where there is none.
@@ -194,28 +229,52 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known() {
-        let error = parse("[http]\n\nlopback = \"key\"\n")
-            .unwrap_err()
-            .to_string();
-        assert!(error.starts_with("line 3:"), "{error}");
-        assert!(error.ends_with("did you mean `loopback`?"), "{error}");
+    fn what_does_not_fit_is_named_with_its_line_and_its_key() {
+        for (text, line, why) in [
+            (
+                "[http]\n\nlopback = \"key\"\n",
+                3,
+                "there is no key `http.lopback`; did you mean `http.loopback`?",
+            ),
+            ("[http]\nport = 1\n", 2, "there is no key `http.port`"),
+            ("[htpt]\n", 1, "there is no key `htpt`"),
+            ("[htp]\n", 1, "there is no key `htp`; did you mean `http`?"),
+            (
+                "[http]\nloopback = \"none\"\n",
+                2,
+                "`http.loopback` is not \"same-user\", \"open\" or \"key\"",
+            ),
+            (
+                "[http]\nhost = \"nowhere\"\n",
+                2,
+                "`http.host` is not an address, as \"192.0.2.7\"",
+            ),
+            (
+                "[http]\nnames = [\"a\", 1]\n",
+                2,
+                "`http.names` is not a list of names, as [\"build.lan\"]",
+            ),
+            (
+                "[idle]\nseconds = -1\n",
+                2,
+                "`idle.seconds` is not a whole number of seconds, 0 or more",
+            ),
+            ("idle = 5\n", 1, "`idle` is not the table [idle]"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), (line, why.to_owned()), "{text:?}");
+        }
+        let (line, why) = parse("\n[http\n").unwrap_err();
+        assert!(line == 2 && !why.is_empty(), "line {line}: {why}");
     }
 
     #[test]
-    fn a_wrong_value_is_refused_with_its_line() {
-        for (text, line) in [
-            ("[http]\nloopback = \"none\"\n", 2),
-            ("[http]\nhost = \"nowhere\"\n", 2),
-            ("[idle]\nseconds = -1\n", 2),
-            ("[http\n", 1),
-        ] {
-            let error = parse(text).unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("line {line}:")),
-                "{text:?}: {error}"
-            );
-        }
+    fn the_whole_path_of_the_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs_err::write(&path, "[idle]\nseconds = true\n").unwrap();
+        let error = read_machine_config(&path).unwrap_err().to_string();
+        let begin = format!("{}, line 2: `idle.seconds` is not", path.display());
+        assert!(error.starts_with(&begin), "{error}");
     }
 
     #[test]

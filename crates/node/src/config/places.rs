@@ -230,7 +230,8 @@ impl NodeFolder {
             let name = entry.file_name();
             let is_alive_file = name
                 .to_str()
-                .is_some_and(|name| name.starts_with("alive-") && name.ends_with(".lock"));
+                .and_then(|name| name.strip_prefix("alive-"))
+                .is_some_and(|rest| rest.strip_suffix(".lock").is_some());
             let free = || {
                 let file = std::fs::File::open(entry.path()).ok()?;
                 file.try_lock().ok() // held until it is removed, so that nobody takes it meanwhile

@@ -1,7 +1,7 @@
 //! Persisting before answering: what a step changed is in the journal before anybody hears of it.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -134,7 +134,7 @@ impl NodeHandle {
 
     /// Opens the journal for a tenure and shuts every older node out of it. Blocks.
     pub(crate) fn raise_fence(&self, path: PathBuf, epoch: Epoch) -> Fenced {
-        self.ask_blocking(move |state| state.raise_fence(path, epoch))
+        self.ask_blocking(move |state| state.raise_fence(&path, epoch))
             .unwrap_or_else(|| Fenced::Failed("the node has ended".to_owned()))
     }
 
@@ -185,9 +185,9 @@ fn command_key(call: &Call) -> Option<CommandKey> {
 }
 
 impl State {
-    fn raise_fence(&mut self, path: PathBuf, epoch: Epoch) -> Fenced {
+    fn raise_fence(&mut self, path: &Path, epoch: Epoch) -> Fenced {
         let checkout = self.checkout_id.clone();
-        match Journal::open(&path, &checkout, epoch) {
+        match Journal::open(path, &checkout, epoch) {
             Ok(journal) => {
                 self.keeping = Keeping::Journal(Box::new(journal));
                 Fenced::Raised
@@ -201,7 +201,7 @@ impl State {
                 | OpenError::OtherCheckout { .. }),
             ) => {
                 tracing::error!(%error, "the journal is put aside, and a new one begun");
-                match put_aside(&path, epoch).map(|()| Journal::open(&path, &checkout, epoch)) {
+                match put_aside(path, epoch).map(|()| Journal::open(path, &checkout, epoch)) {
                     Ok(Ok(journal)) => {
                         self.keeping = Keeping::Journal(Box::new(journal));
                         Fenced::Raised
@@ -251,11 +251,14 @@ impl State {
         for (stream, (key, _)) in &self.streams {
             self.board.stream_opened(key, *stream, wall).ok(); // its row is gone
         }
-        self.wire = loaded
-            .wire_sessions
-            .into_iter()
-            .map(|it| (it.id.clone(), it))
-            .collect();
+        // Those that this process gave out are in use; the others have yet to come back.
+        let mine = std::mem::take(&mut self.wire);
+        for record in loaded.wire_sessions {
+            if !mine.contains_key(&record.id) {
+                self.unclaimed.insert(record.id.clone(), now);
+            }
+            self.wire.insert(record.id.clone(), record);
+        }
         for (id, session) in sessions {
             let key = earshot_proto::PeerId::new(id)
                 .and_then(|peer| self.board.row(peer))
@@ -539,7 +542,7 @@ pub(super) fn merge(into: &mut Changes, more: Changes) {
 }
 
 /// Moves a journal that cannot be used out of the way, with the files beside it.
-fn put_aside(path: &std::path::Path, epoch: Epoch) -> std::io::Result<()> {
+fn put_aside(path: &Path, epoch: Epoch) -> std::io::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         let mut from = path.as_os_str().to_owned();
         from.push(suffix);

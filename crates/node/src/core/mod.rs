@@ -79,6 +79,8 @@ pub(crate) struct State {
     keeping: Keeping,
     /// The wire sessions of clients that speak HTTP, by id.
     wire: BTreeMap<String, WireSessionRecord>,
+    /// Those that the journal held and no client has used since, with when they were found there.
+    unclaimed: BTreeMap<String, Now>,
     /// The highest number that each seat was heard with.
     seats: BTreeMap<SeatHash, u64>,
     /// The peer that each execution session speaks through, the latest where there are several.
@@ -125,6 +127,7 @@ impl NodeHandle {
             checkout_id: about.checkout_id.clone(),
             keeping,
             wire: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
             seats: BTreeMap::new(),
             sessions: BTreeMap::new(),
             bound: BTreeMap::new(),
@@ -192,13 +195,11 @@ impl NodeHandle {
         caller: &Caller,
         step: impl FnOnce(&mut State) -> Result<R, Lost> + Send + 'static,
     ) -> Result<R, Failure> {
-        match self.ask(step).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Lost)) | Err(_) => {
-                caller.abandoned.set();
-                Err(moved())
-            }
+        if let Ok(Ok(answer)) = self.ask(step).await {
+            return Ok(answer);
         }
+        caller.abandoned.set();
+        Err(moved())
     }
 
     /// Runs a step on the node's thread, blocking this one; `None` when the node ended.

@@ -160,6 +160,7 @@ impl State {
         for stream in closed {
             self.close(stream, now, wall);
         }
+        self.expire_sessions(now);
         let mut changes = self.board.expire(now).changes;
         let gone: Vec<PeerKey> = self
             .board

@@ -1,10 +1,11 @@
 //! The wire sessions of clients that speak HTTP: kept, so that a crash does not end them.
 
 use earshot_capability::{Caller, Failure};
+use earshot_proto::{Now, limits::SILENCE_MAX};
 use earshot_store::{Batch, WireSessionRecord};
 use serde_json::Value;
 
-use super::NodeHandle;
+use super::{NodeHandle, State};
 use crate::clock;
 
 impl NodeHandle {
@@ -50,25 +51,47 @@ impl NodeHandle {
     /// When the node ended.
     pub(crate) async fn session_lookup(&self, id: &str) -> Result<Option<Value>, Failure> {
         let id = id.to_owned();
-        self.ask(move |state| state.wire.get(&id).map(|record| record.initialize.clone()))
-            .await
+        self.ask(move |state| {
+            state.unclaimed.remove(&id);
+            state.wire.get(&id).map(|record| record.initialize.clone())
+        })
+        .await
     }
 
     /// Forgets a wire session that its client ended, or that went idle.
     pub(crate) async fn session_closed(&self, id: &str) {
         let id = id.to_owned();
-        let closed = self.ask(move |state| {
-            if state.wire.remove(&id).is_some() {
-                let batch = Batch {
-                    wire_sessions_deleted: vec![id],
-                    ..Batch::default()
-                };
-                if let Err(error) = state.write_batch(&batch) {
-                    // It comes back after a crash, and goes idle again.
-                    tracing::warn!(%error, "an ended wire session stays in the journal");
-                }
-            }
-        });
+        let closed = self.ask(move |state| state.forget_sessions(vec![id]));
         closed.await.ok(); // an ended node has no sessions
+    }
+}
+
+impl State {
+    /// Forgets the wire sessions that no client has come back to since a crash.
+    pub(super) fn expire_sessions(&mut self, now: Now) {
+        let silent = |since: &Now| now.since(*since) >= SILENCE_MAX;
+        let gone: Vec<String> = self
+            .unclaimed
+            .extract_if(.., |_, since| silent(since))
+            .map(|(id, _)| id)
+            .collect();
+        if !gone.is_empty() {
+            self.forget_sessions(gone);
+        }
+    }
+
+    fn forget_sessions(&mut self, ids: Vec<String>) {
+        let known: Vec<String> = ids
+            .into_iter()
+            .filter(|id| self.wire.remove(id).is_some())
+            .collect();
+        let batch = Batch {
+            wire_sessions_deleted: known,
+            ..Batch::default()
+        };
+        if let Err(error) = self.write_batch(&batch) {
+            // They come back after a crash, and go idle again.
+            tracing::warn!(%error, "ended wire sessions stay in the journal");
+        }
     }
 }

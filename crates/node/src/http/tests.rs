@@ -85,7 +85,7 @@ struct Fields {
 }
 
 /// Answers its own input.
-async fn echo(_: Call, fields: Fields) -> Result<Fields, earshot_capability::Failure> {
+async fn echo(_: Call, fields: Fields) -> Result<Fields, Failure> {
     Ok(fields)
 }
 

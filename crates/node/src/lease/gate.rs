@@ -46,7 +46,8 @@ impl Gate {
 
     /// Returns the epoch that is served now.
     pub(crate) fn serving(&self) -> Option<Epoch> {
-        match self.machine().phase() {
+        let phase = self.machine().phase();
+        match phase {
             Phase::Serving(epoch) => Some(epoch),
             Phase::Idle
             | Phase::Electing
@@ -84,7 +85,8 @@ impl Gate {
         let mut place = None;
         loop {
             changes.mark_unchanged();
-            match self.machine().permit(clock::now()) {
+            let permit = self.machine().permit(clock::now());
+            match permit {
                 Permit::Run(_) => return Ok(()),
                 Permit::Moved => return Err(moved()),
                 Permit::Wait => {}

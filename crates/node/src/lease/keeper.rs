@@ -7,7 +7,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread,
     time::Duration,
@@ -82,6 +82,17 @@ pub(crate) struct Keeper {
     progress_seen: u64,
 }
 
+/// What a keeper gives to the part of the node that serves.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Whether a request may be executed.
+    pub(crate) gate: Arc<Gate>,
+    /// What the keeper asks for.
+    pub(crate) orders: mpsc::Receiver<Order>,
+    /// How the tenure ended, when it has.
+    pub(crate) end: oneshot::Receiver<End>,
+}
+
 /// Returns who this process is to a lease.
 pub(crate) fn here(host_id: &str) -> Here {
     Here {
@@ -113,8 +124,6 @@ fn identity_of(folder: &NodeFolder, here: &Here) -> Result<Identity, PlaceError>
 impl Keeper {
     /// Starts to stand for election, and goes on to the end of the tenure.
     ///
-    /// Returns the gate, the orders, and how it ended, when it has.
-    ///
     /// # Errors
     /// [`KeeperError`].
     pub(crate) fn start(
@@ -122,11 +131,11 @@ impl Keeper {
         here: Here,
         node: NodeHandle,
         url: String,
-    ) -> Result<(Arc<Gate>, mpsc::Receiver<Order>, oneshot::Receiver<End>), KeeperError> {
+    ) -> Result<Kept, KeeperError> {
         folder.prepare()?;
         let identity = identity_of(&folder, &here)?;
         let (inputs, inbox) = sync_channel(INPUTS);
-        let gate = Gate::new(Lifecycle::new(identity), inputs.clone());
+        let gate = Gate::new(Lifecycle::new(identity), inputs);
         let (orders, ordered) = mpsc::channel(INPUTS);
         let (ended, end) = oneshot::channel();
         let keeper = Self {
@@ -146,15 +155,17 @@ impl Keeper {
         thread::Builder::new()
             .name("lease".to_owned())
             .spawn(move || {
-                ended.send(keeper.run(&inputs, &inbox)).ok(); // the process is ending anyway
+                ended.send(keeper.run(&inbox)).ok(); // the process is ending anyway
             })
             .map_err(KeeperError::Thread)?;
-        Ok((gate, ordered, end))
+        Ok(Kept {
+            gate,
+            orders: ordered,
+            end,
+        })
     }
 
-    fn run(mut self, inputs: &SyncSender<Input>, inbox: &Receiver<Input>) -> End {
-        // Held for the thread's life, so that the channel stays open.
-        let _inputs = inputs;
+    fn run(mut self, inbox: &Receiver<Input>) -> End {
         let mut due = vec![Input::Begin];
         loop {
             while !due.is_empty() {
@@ -413,7 +424,7 @@ impl Keeper {
         match kill_holder(self.folder.path(), pid, predecessor) {
             Ok(()) => tracing::warn!(pid, "the node before this one hung and was ended"),
             Err(why) => {
-                tracing::warn!(pid, why, "the node before this one hangs and was not ended")
+                tracing::warn!(pid, why, "the node before this one hangs and was not ended");
             }
         }
     }

@@ -13,5 +13,5 @@ mod lock;
 
 pub(crate) use examine::{NONCE_HEADER, PROOF_HEADER, examine, prove};
 pub(crate) use gate::{Gate, moved};
-pub(crate) use keeper::{Keeper, KeeperError, Order, here};
+pub(crate) use keeper::{Keeper, KeeperError, Kept, Order, here};
 pub(crate) use lock::{LockError, lock_within, pause};

@@ -139,7 +139,9 @@ impl World {
         self.ledger.taken_at.remove(&of);
         let old = self.lease();
         let shown = old.as_ref().and_then(Parsed::epoch);
-        if self.ledger.evidence_is_left() && shown.is_some_and(|shown| shown > document.epoch) {
+        // A fault that wrote a lease did not ask for the lock.
+        let honest = self.ledger.evidence_is_left();
+        if honest && shown.is_some_and(|shown| shown > document.epoch) {
             self.violate(2, || format!("{of} writes over the lease of {shown:?}"));
         }
         self.judge_epoch(document);
@@ -163,7 +165,7 @@ impl World {
         });
         let healthy = process.runs() && !process.went_on_at.is_some_and(disturbed);
         let retiring = matches!(process.machine.phase(), Phase::Draining(_));
-        if healthy && whole && !retiring {
+        if honest && healthy && whole && !retiring {
             self.violate(4, || {
                 format!("{of} takes the lease of {displaced}, which lives")
             });

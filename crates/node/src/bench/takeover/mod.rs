@@ -91,7 +91,6 @@ pub(super) async fn measure(settings: TakeoverSettings) -> Result<Measured, Benc
     for task in driven {
         tallies.push(task.await?);
     }
-    scratch.run(&repository, &["serve", "stop"]).await?;
     let of = |kind| -> Vec<&Tally> { tallies.iter().filter(|tally| tally.kind == kind).collect() };
     let back = kills
         .iter()
