@@ -182,6 +182,7 @@ fn build(bench: &Bench) -> Result<Tally> {
 fn generated_of_build(bench: &Bench) -> Result<Tally> {
     let mut command = bench.command(bench.binary()?);
     command.args(["capabilities", "generate", "--check"]);
+    command.args(["--into", "docs/generated"]);
     command.env("EARSHOT_HOME", bench.scratch().join("generated"));
     Ok(passed(&command::run(&mut command, DRIVE_LIMIT)?))
 }

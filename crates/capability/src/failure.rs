@@ -115,14 +115,16 @@ impl Failure {
         }
     }
 
-    /// Returns the object that HTTP, and the CLI with `--format json`, print.
-    pub fn to_json(&self, request_id: &str) -> serde_json::Value {
+    /// Returns the object that HTTP, and the CLI with `--format json`, print. What failed before
+    /// it was a request has no id.
+    pub fn to_json(&self, request_id: Option<&str>) -> serde_json::Value {
         #[derive(Serialize)]
         struct Body<'a> {
             code: &'a str,
             message: &'a str,
             remedy: &'a str,
-            request_id: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            request_id: Option<&'a str>,
         }
         let body = Body {
             code: self.code.as_str(),
@@ -189,6 +191,8 @@ mod tests {
     fn an_error_reads_as_code_message_remedy() {
         let failure = Failure::new(Code::NotFound, "no such thing", "Look again.");
         assert_eq!(failure.to_string(), "not_found: no such thing. Look again.");
-        assert_eq!(failure.to_json("r-1")["error"]["request_id"], "r-1");
+        assert_eq!(failure.to_json(Some("r-1"))["error"]["request_id"], "r-1");
+        let without = failure.to_json(None);
+        assert!(without["error"].get("request_id").is_none(), "{without}");
     }
 }

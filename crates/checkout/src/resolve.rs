@@ -81,7 +81,7 @@ impl ResolveError {
                 Some("start in one of its checkouts".to_owned())
             }
             Self::Dubious { path, .. } => Some(format!(
-                "if you trust what is in it, run: git config --global --add safe.directory {}",
+                "if you trust what is in it, run `git config --global --add safe.directory {}`",
                 shell_quoted(&path.to_string_lossy())
             )),
             Self::Broken { .. } => Some(

@@ -73,7 +73,7 @@ pub enum GitError {
     #[error("git could not be run")]
     Io(#[from] io::Error),
     /// It did not end in time and was ended.
-    #[error("git gave no answer within {0:?}")]
+    #[error("git gave no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
     /// It printed more than an answer can be, and was ended.
     #[error("git printed more than {0} bytes")]

@@ -1,10 +1,11 @@
 //! The SDK alone, with one echo tool and nothing of ours: what benchmarks compare a node with.
 //!
-//! Prints its url on one line and serves until it is killed, on loopback only.
+//! Prints its url on one line and serves until it is killed, on loopback only. What can be chosen is
+//! chosen as a node has it: wire sessions, answers as JSON, no delay of small packets.
 
 use std::{io::Write as _, sync::Arc};
 
-use axum::Router;
+use axum::{Router, serve::ListenerExt as _};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -58,11 +59,14 @@ async fn serve() -> std::io::Result<()> {
     let service = StreamableHttpService::new(
         || Ok(Echo),
         Arc::new(LocalSessionManager::default()),
-        StreamableHttpServerConfig::default(),
+        StreamableHttpServerConfig::default().with_json_response(true),
     );
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let mut out = std::io::stdout();
     writeln!(out, "http://{}/mcp", listener.local_addr()?)?;
     out.flush()?;
+    let listener = listener.tap_io(|stream| {
+        stream.set_nodelay(true).ok(); // a slower stream still serves
+    });
     axum::serve(listener, Router::new().route_service("/mcp", service)).await
 }

@@ -40,7 +40,7 @@ use crate::{
     handler::{Link, Projection, Shared},
     host::McpHost,
     message::{self, MESSAGE_BYTES_MAX, Message},
-    sessions::{Manager, WireSessions},
+    sessions::{Manager, Twins, WireSessions},
 };
 
 /// The header that names the protocol version.
@@ -89,6 +89,7 @@ pub struct McpService {
     sdk: StreamableHttpService<Projection, Manager>,
     shared: Arc<Shared>,
     sessions: Arc<WireSessions>,
+    twins: Arc<Twins>,
     tracker: TaskTracker,
 }
 
@@ -139,6 +140,7 @@ pub fn http_service(host: Arc<dyn McpHost>, settings: HttpSettings) -> McpServic
         sdk,
         shared,
         sessions,
+        twins: Arc::default(),
         tracker,
     }
 }
@@ -218,6 +220,7 @@ impl McpService {
         self.prepare(&mut parts, &message)?;
         let caller = self.recognise(&mut parts)?;
         self.shared.host().touched(&caller);
+        let turn = self.turn(&mut parts, &caller, &message).await?;
 
         let named = session_of(&parts.headers);
         let opening = message.is_initialize();
@@ -249,6 +252,10 @@ impl McpService {
             settle::as_stream(answer).await
         } else {
             answer.map(McpBody::new)
+        };
+        let answer = match turn {
+            Some(turn) => answer.map(|body| body.holding(Box::new(turn))),
+            None => answer,
         };
         let row_absent = caller.seat.is_some() && note.is_some_and(|note| note.is_absent());
         Ok(with_head(answer, renewed, row_absent))

@@ -146,7 +146,7 @@ impl Projection {
 
     fn refusal(&self, failure: &Failure) -> ErrorData {
         let request_id = self.shared.host().dispatcher().request_id();
-        let data = failure.to_json(request_id.as_str());
+        let data = failure.to_json(Some(request_id.as_str()));
         let data = data.get("error").cloned();
         let code = match failure.code {
             Code::InvalidInput => ErrorCode::INVALID_PARAMS,

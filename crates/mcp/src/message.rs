@@ -85,6 +85,15 @@ impl Rejection {
         )
     }
 
+    /// The answer to a request under whose id too many others wait.
+    pub(crate) fn crowded(id: Value) -> Self {
+        Self::new(
+            ErrorCode::INVALID_REQUEST,
+            id,
+            "too many requests with this id are under way in this session",
+        )
+    }
+
     /// The answer to a message whose content the SDK cannot read.
     pub(crate) fn unreadable(id: Value) -> Self {
         Self::new(

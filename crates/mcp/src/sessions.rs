@@ -27,10 +27,12 @@ use crate::{clock, handler::Shared};
 
 mod manager;
 mod recall;
+mod twins;
 
 pub(crate) use self::{
     manager::{Manager, Opened},
     recall::{Found, Restored},
+    twins::{Crowded, Turn, Twins},
 };
 
 /// How long the worker of a forgotten session may take to hear of it, before it is dropped.

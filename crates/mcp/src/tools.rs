@@ -68,8 +68,9 @@ pub(crate) fn success(fields: Map<String, Value>) -> CallToolResult {
 
 /// Writes a failure. It carries no structure: that would be held against the output schema.
 pub(crate) fn failure(failure: &Failure, request_id: &str) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(failure.to_string())])
-        .with_meta(Some(MetaObject::from(object(failure.to_json(request_id)))))
+    CallToolResult::error(vec![ContentBlock::text(failure.to_string())]).with_meta(Some(
+        MetaObject::from(object(failure.to_json(Some(request_id)))),
+    ))
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -185,6 +185,7 @@ impl Node {
             machine: system::host_name(),
             idle: serve.idle,
             checkout_id: checkout.id().to_string(),
+            alone: None,
         };
         let head = head(checkout);
         let case = if ignore_case(checkout) {

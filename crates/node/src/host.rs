@@ -13,7 +13,7 @@ use earshot_mcp::{Greeting, HostFuture, McpHost, OpenStream, Welcome};
 use serde_json::Value;
 
 use crate::{
-    core::{self, NodeHandle},
+    core::{self, About, NodeHandle},
     http::{Gauge, Owner},
     lease::{Gate, prove},
 };
@@ -56,7 +56,7 @@ impl McpHost for Host {
         Box::pin(async move {
             let met = self.node.greet(caller, greeting.client).await?;
             Ok(Welcome {
-                instructions: instructions(self.node.about().url.as_deref(), &met),
+                instructions: instructions(self.node.about(), &met),
                 row_absent: met.row_absent,
             })
         })
@@ -132,11 +132,14 @@ impl Owner for Host {
 }
 
 /// Tells an arriving client where it is, who else is there, and how to take part.
-fn instructions(url: Option<&str>, met: &core::Greeting) -> String {
-    let node = url.map_or_else(
-        || "This client is served alone: nobody else is within earshot.".to_owned(),
-        |url| format!("You are connected to the earshot node of this checkout, {url}."),
-    );
+fn instructions(about: &About, met: &core::Greeting) -> String {
+    let node = match (&about.url, &about.alone) {
+        (Some(url), _) => format!("You are connected to the earshot node of this checkout, {url}."),
+        (None, Some(why)) => format!(
+            "This client is served alone, and nobody else is within earshot. Tell your user why: {why}"
+        ),
+        (None, None) => "This client is served alone: nobody else is within earshot.".to_owned(),
+    };
     let me = met
         .me
         .map_or_else(String::new, |me| format!(" On its board you are {me}."));

@@ -24,6 +24,7 @@ use crate::{
     config::{Environment, NodeFolder, PlaceError, Places},
     lease::{LockError, examine, here, lock_within, pause},
     system,
+    words::within,
 };
 
 /// Most bytes of the background log before it is put aside; one older log is kept.
@@ -113,15 +114,15 @@ pub(crate) enum EnsureError {
     #[error("the node cannot be started")]
     Spawn(#[source] io::Error),
     /// It ended instead of serving.
-    #[error("the node ended at once: {0}")]
-    Ended(String),
+    #[error("the node ended at once: {}", .0.why)]
+    Ended(LastWords),
     /// It lives where it cannot be reached.
     #[error(
         "the node of this checkout runs in another container or namespace and cannot be reached"
     )]
     Elsewhere,
     /// It was not ready in time.
-    #[error("the node was not ready within {wait:?}; it is {standing}", standing = .standing.as_str())]
+    #[error("the node was not ready {wait}; it is {standing}", wait = within(*wait), standing = .standing.as_str())]
     NotReady {
         /// How long was waited.
         wait: Duration,
@@ -131,6 +132,15 @@ pub(crate) enum EnsureError {
     /// None runs, and none may be started.
     #[error("no node runs here")]
     Absent,
+}
+
+/// What a node that ended at once left in its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LastWords {
+    /// Why it ended.
+    pub(crate) why: String,
+    /// What to do about it, where the node said so.
+    pub(crate) remedy: Option<String>,
 }
 
 impl Station {
@@ -230,7 +240,7 @@ impl Station {
         if before.serving(ensure.not_before).is_some() {
             return Ok(());
         }
-        let mut child = self.spawn(ensure).map_err(EnsureError::Spawn)?;
+        let (mut child, log_length) = self.spawn(ensure).map_err(EnsureError::Spawn)?;
         while clock::now().since(began) < ensure.wait {
             let look = self.look().map_err(EnsureError::Lease)?;
             if look.token() != before.token() || look.serving(ensure.not_before).is_some() {
@@ -238,7 +248,7 @@ impl Station {
             }
             match child.try_wait() {
                 Ok(Some(status)) if !status.success() => {
-                    return Err(EnsureError::Ended(self.last_words(status)));
+                    return Err(EnsureError::Ended(self.last_words(log_length, status)));
                 }
                 // It found another one that holds, or is about to hold, the lease.
                 Ok(Some(_)) => return Ok(()),
@@ -250,8 +260,10 @@ impl Station {
         Ok(())
     }
 
-    fn spawn(&self, ensure: &Ensure) -> io::Result<Child> {
+    /// Starts a node; returns it, with the length that its log had before.
+    fn spawn(&self, ensure: &Ensure) -> io::Result<(Child, u64)> {
         let log = self.open_log()?;
+        let log_length = log.metadata()?.len();
         let mut command = Command::new(system::executable()?);
         command
             .arg("serve")
@@ -267,11 +279,12 @@ impl Station {
         }
         command.env_clear().envs(kept_environment());
         command.current_dir(self.folder.path());
-        command
+        let child = command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            .spawn()
+            .spawn()?;
+        Ok((child, log_length))
     }
 
     /// Opens the log of the background node, putting a full one aside.
@@ -287,17 +300,15 @@ impl Station {
             .open(path)
     }
 
-    /// Returns the last line of the log: why a node ended at once.
-    fn last_words(&self, status: std::process::ExitStatus) -> String {
-        fs_err::read_to_string(self.folder.log_file())
-            .ok()
-            .and_then(|log| {
-                log.lines()
-                    .rev()
-                    .find(|line| !line.is_empty())
-                    .map(str::to_owned)
-            })
-            .unwrap_or_else(|| status.to_string())
+    /// Returns why a node ended at once: what its log tells beyond the length it had before.
+    fn last_words(&self, log_length: u64, status: std::process::ExitStatus) -> LastWords {
+        let log = fs_err::read(self.folder.log_file()).unwrap_or_default();
+        let before = usize::try_from(log_length).unwrap_or(usize::MAX);
+        let own = log.get(before..).unwrap_or_default();
+        last_words(&String::from_utf8_lossy(own)).unwrap_or_else(|| LastWords {
+            why: status.to_string(),
+            remedy: None,
+        })
     }
 
     /// Says where the node stands, in the form of the contract.
@@ -380,6 +391,29 @@ fn kept_environment() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
+/// Reads the error and the hint that a command ends with; without one, its last line.
+fn last_words(log: &str) -> Option<LastWords> {
+    let mut lines = log.lines().rev().filter(|line| !line.is_empty());
+    let last = lines.clone().next()?;
+    let mut remedy = None;
+    let error = lines.find_map(|line| {
+        if let Some(hint) = line.strip_prefix("hint: ") {
+            remedy = Some(hint.to_owned());
+        }
+        line.strip_prefix("error: ")
+    });
+    Some(match error {
+        Some(error) => LastWords {
+            why: error.to_owned(),
+            remedy,
+        },
+        None => LastWords {
+            why: last.to_owned(),
+            remedy: None,
+        },
+    })
+}
+
 /// Finds where to begin looking for the checkout: the ladder of `node.md`.
 pub(crate) fn start_of(root: Option<&Path>, environment: &Environment) -> io::Result<PathBuf> {
     let named = root
@@ -387,4 +421,35 @@ pub(crate) fn start_of(root: Option<&Path>, environment: &Environment) -> io::Re
         .or_else(|| environment.root.clone())
         .or_else(|| environment.claude_project_dir.clone());
     named.map_or_else(std::env::current_dir, Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_node_are_its_error_and_its_hint() {
+        let words = |why: &str, remedy: Option<&str>| {
+            Some(LastWords {
+                why: why.to_owned(),
+                remedy: remedy.map(str::to_owned),
+            })
+        };
+        for (log, expected) in [
+            ("", None),
+            ("\n\n", None),
+            ("2026 INFO ended\n", words("2026 INFO ended", None)),
+            (
+                "error: no port\nhint: Free it.\n",
+                words("no port", Some("Free it.")),
+            ),
+            (
+                "error: old\nhint: Old.\n2026 INFO up\nerror: new\nhint: New.\n",
+                words("new", Some("New.")),
+            ),
+            ("hint: Alone.\n", words("hint: Alone.", None)),
+        ] {
+            assert_eq!(last_words(log), expected, "{log:?}");
+        }
+    }
 }

@@ -139,7 +139,12 @@ mod tests {
         ] {
             assert_eq!(unix_ms(&Timestamp::from_unix_ms(ms).to_string()), Some(ms));
         }
-        for text in ["", "yesterday", "1969-12-31T23:59:59.999Z", "2026-01-00T00:00:00.000Z"] {
+        for text in [
+            "",
+            "yesterday",
+            "1969-12-31T23:59:59.999Z",
+            "2026-01-00T00:00:00.000Z",
+        ] {
             assert_eq!(unix_ms(text), None, "{text}");
         }
     }
@@ -160,7 +165,10 @@ mod tests {
     #[test]
     fn a_remedy_is_a_sentence() {
         for (text, expected) in [
-            ("start in one of its checkouts", "Start in one of its checkouts."),
+            (
+                "start in one of its checkouts",
+                "Start in one of its checkouts.",
+            ),
             ("`earshot up` starts one.", "`earshot up` starts one."),
             ("", ""),
         ] {

@@ -136,7 +136,7 @@ pub enum Denial {
     #[error("this machine asks for its key with every write")]
     KeyMissing,
     /// A caller from elsewhere asked for more than a reader may.
-    #[error("callers from other addresses may only read the board")]
+    #[error("callers from other addresses, and forwarded requests, may only read the board")]
     ReadersOnly,
     /// The capability is for a person at the command line of this machine.
     #[error("this is done by a person, with the earshot command on this machine")]
@@ -155,7 +155,7 @@ impl Denial {
                 "Send the content of the machine's http.key file as the Earshot-Key header."
             }
             Self::ReadersOnly => {
-                "To write from another machine use `earshot attach ssh://HOST/PATH`, or pair the machines."
+                "Run the client on this machine, or reach it through `ssh -L` with the same port at both ends."
             }
             Self::OperatorOnly => "Run the earshot command in a terminal of this machine.",
         }
@@ -187,8 +187,8 @@ pub fn caller_verdict(facts: &RequestFacts<'_>) -> Result<Origin, Denial> {
         Transport::UnixSocket { .. } => Err(Denial::OtherUser),
         Transport::Tcp { peer, peer_uid } => {
             let loopback = peer.to_canonical().is_loopback();
-            judge_host(facts, loopback)?;
-            judge_page(facts)?;
+            let host = judge_host(facts, loopback)?;
+            judge_page(facts, &host)?;
             if loopback {
                 judge_loopback(facts, peer_uid)
             } else {
@@ -221,7 +221,7 @@ fn judge_loopback(facts: &RequestFacts<'_>, peer_uid: PeerUid) -> Result<Origin,
     }))
 }
 
-fn judge_host(facts: &RequestFacts<'_>, loopback: bool) -> Result<(), Denial> {
+fn judge_host(facts: &RequestFacts<'_>, loopback: bool) -> Result<HostName, Denial> {
     let [host] = facts.hosts else {
         return Err(Denial::HostMalformed);
     };
@@ -250,14 +250,17 @@ fn judge_host(facts: &RequestFacts<'_>, loopback: bool) -> Result<(), Denial> {
             }
     };
     if names_me(&host) && target.as_ref().is_none_or(names_me) {
-        Ok(())
+        Ok(host)
     } else {
         Err(Denial::HostForeign)
     }
 }
 
 /// Refuses what a page of another origin sends. A request without these headers is no page's.
-fn judge_page(facts: &RequestFacts<'_>) -> Result<(), Denial> {
+///
+/// Its own origin is the very host that the request names: another loopback address, or the other
+/// meaning of `localhost`, can be another user's server.
+fn judge_page(facts: &RequestFacts<'_>, host: &HostName) -> Result<(), Denial> {
     let site_fits = facts
         .fetch_site
         .is_none_or(|site| site == b"same-origin" || site == b"none");
@@ -266,23 +269,13 @@ fn judge_page(facts: &RequestFacts<'_>) -> Result<(), Denial> {
             .ok()
             .and_then(|text| text.strip_prefix("http://"))
             .and_then(parse_host)
-            .is_some_and(|host| {
-                // An origin carries its port unless it is 80, which no node serves.
-                host.port() == Some(facts.own_port)
-                    && (host.is_loopback() || is_listed(&host, facts.foreign_hosts))
-            })
+            // An origin carries its port unless it is 80, which no node serves.
+            .is_some_and(|page| page.port() == Some(facts.own_port) && page.is_same_host(host))
     };
     if site_fits && facts.origins.iter().all(own) {
         Ok(())
     } else {
         Err(Denial::OriginForeign)
-    }
-}
-
-fn is_listed(host: &HostName, listed: &[String]) -> bool {
-    match host {
-        HostName::Address(address, _) => listed.iter().any(|own| own.parse() == Ok(*address)),
-        HostName::Name(name, _) => listed.iter().any(|own| own == name),
     }
 }
 

@@ -19,6 +19,15 @@ impl HostName {
         }
     }
 
+    /// Says whether both name the same host, whatever their ports.
+    pub fn is_same_host(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Address(a, _), Self::Address(b, _)) => a == b,
+            (Self::Name(a, _), Self::Name(b, _)) => a == b,
+            (Self::Address(..), Self::Name(..)) | (Self::Name(..), Self::Address(..)) => false,
+        }
+    }
+
     /// Says whether this names the loopback interface: one of its addresses, or `localhost`.
     pub fn is_loopback(&self) -> bool {
         match self {

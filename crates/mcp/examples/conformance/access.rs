@@ -33,7 +33,7 @@ pub(crate) async fn judge(
         }
         Err(failure) => {
             let status = StatusCode::from_u16(failure.code.status());
-            let body = failure.to_json("access").to_string();
+            let body = failure.to_json(Some("access")).to_string();
             let json = [(header::CONTENT_TYPE, "application/json")];
             (status.unwrap_or(StatusCode::FORBIDDEN), json, body).into_response()
         }

@@ -119,7 +119,7 @@ impl Refusal {
             }
             Self::Failed(failure, request_id, id) => {
                 let mut body = error(REFUSED, &id, &failure.to_string());
-                body["error"]["data"] = failure.to_json(&request_id)["error"].take();
+                body["error"]["data"] = failure.to_json(Some(&request_id))["error"].take();
                 body
             }
             Self::Other(status, id) => {

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     handler::RowNote,
-    message::Message,
-    sessions::{Found, Owner},
+    message::{Message, Rejection},
+    sessions::{Crowded, Found, Owner, Turn},
 };
 
 impl McpService {
@@ -73,6 +73,24 @@ impl McpService {
         opened.map_err(|_| Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, message.id()))
     }
 
+    /// Waits until no other request of the wire session has this id. The turn is over when the
+    /// request is dropped on both sides: by its handler, and by who reads the answer.
+    pub(super) async fn turn(
+        &self,
+        parts: &mut Parts,
+        caller: &Caller,
+        message: &Message,
+    ) -> Result<Option<Arc<Turn>>, Refusal> {
+        let (Some(session), Message::Request { id, .. }) = (&caller.wire_session, message) else {
+            return Ok(None);
+        };
+        let turn = self.twins.turn(session.clone(), id.to_string()).await;
+        let turn = turn.map_err(|Crowded| Refusal::Message(Rejection::crowded(id.clone())))?;
+        let turn = Arc::new(turn);
+        parts.extensions.insert(Arc::clone(&turn));
+        Ok(Some(turn))
+    }
+
     /// Answers a ping: whoever has a seat or a session is heard.
     pub(super) async fn head(&self, mut parts: Parts) -> Result<McpResponse, Refusal> {
         self.recall(&parts, Value::Null).await?;
@@ -88,11 +106,16 @@ impl McpService {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// Ends a session, here or where the host keeps it.
+    /// Ends a session, here or where the host keeps it; without one, it is the seat that leaves.
     pub(super) async fn delete(&self, mut parts: Parts) -> Result<McpResponse, Refusal> {
         check_version(&parts.headers, Value::Null)?;
         let caller = self.recognise(&mut parts)?;
-        let Some(named) = session_of(&parts.headers).filter(|_| has_sessions(&parts)) else {
+        let named = session_of(&parts.headers);
+        if named.is_none() && caller.seat.is_some() {
+            self.shared.host().left(&caller).await;
+            return Ok(empty(StatusCode::NO_CONTENT));
+        }
+        let Some(named) = named.filter(|_| has_sessions(&parts)) else {
             return self.pass_on(parts).await.map(|it| it.map(McpBody::new));
         };
         let ended = self.sessions.close(&named).await;
@@ -102,7 +125,7 @@ impl McpService {
         let mut caller = Caller::clone(&caller);
         caller.wire_session = Some(named);
         self.shared.host().left(&caller).await;
-        Ok(empty(StatusCode::ACCEPTED))
+        Ok(empty(StatusCode::NO_CONTENT))
     }
 
     fn failed(&self, failure: Failure, id: Value) -> Refusal {

@@ -36,6 +36,7 @@ pub(crate) fn alone() -> Arc<Dispatcher> {
         machine: String::new(),
         idle: None,
         checkout_id: String::new(),
+        alone: None,
     };
     dispatcher(
         &NodeHandle::ended(about),

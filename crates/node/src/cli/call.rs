@@ -1,7 +1,8 @@
 //! Calling a capability of a running node, as any client does: over its Unix socket.
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use bytes::Bytes;
-use earshot_capability::{CliProcess, Code, Failure, Kind, Registry, headers};
+use earshot_capability::{Address, CliProcess, Code, Failure, Kind, Registry, headers};
 use earshot_mcp::upstream::Upstream;
 use earshot_proto::lease::LeaseDocument;
 use http::Request;
@@ -10,8 +11,20 @@ use serde_json::{Map, Value};
 use super::{
     context::Context,
     error::{CliError, Exit},
+    printer::Format,
 };
-use crate::{station::Ensure, system};
+use crate::{
+    config::Environment,
+    station::{Ensure, EnsureError},
+    system,
+    words::nearest,
+};
+
+/// Taking an announcement back.
+pub(super) const WITHDRAW: &str = "peers.withdraw";
+
+/// Commands that have nothing to do where no node runs, so they start none.
+const NEEDS_A_NODE: [&str; 2] = [WITHDRAW, "server.stop"];
 
 /// Most bytes of an answer that the CLI reads.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -29,22 +42,45 @@ pub(crate) async fn call(
     let declaration = registry
         .get(id)
         .map(|capability| &capability.declaration)
-        .ok_or_else(|| {
-            let remedy = "`earshot capabilities list` names all.".to_owned();
-            CliError::new(
-                Exit::Usage,
-                Code::NotFound,
-                format!("there is no capability {id}"),
-                remedy,
-            )
-        })?;
-    let may_start = declaration.kind == Kind::Command && id != "server.stop";
+        .ok_or_else(|| unknown(registry, id))?;
     let ensure = Ensure {
-        may_start,
+        may_start: declaration.kind == Kind::Command && !NEEDS_A_NODE.contains(&id),
         ..context.ensure_defaults()?
     };
-    let lease = context.ensure(ensure).await?;
-    send(context, &lease, &declaration.route(), &input).await
+    let lease = match context.try_ensure(ensure).await? {
+        Ok(lease) => lease,
+        // Whoever is done with a checkout need not care whether its node is.
+        Err(EnsureError::Absent) if id == WITHDRAW => {
+            return Ok(Map::from_iter([("withdrawn".to_owned(), false.into())]));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let answer = send(context, &lease, &declaration.route(), &input).await;
+    answer.map_err(|error| for_a_person(context, id, error))
+}
+
+/// Refuses an id that no capability has, naming the one that was probably meant.
+pub(super) fn unknown(registry: &Registry, id: &str) -> CliError {
+    let dotted = id.replace('_', ".");
+    let ids = registry.declarations().map(|declaration| declaration.id);
+    let meant =
+        nearest(&dotted, ids).map_or_else(String::new, |meant| format!("Did you mean `{meant}`? "));
+    CliError::new(
+        Exit::Usage,
+        Code::NotFound,
+        format!("there is no capability {id}"),
+        format!("{meant}See `earshot capabilities list` for all."),
+    )
+}
+
+/// Words a remedy that names a capability as the command that a person types.
+fn for_a_person(context: &Context, id: &str, mut error: CliError) -> CliError {
+    if context.printer.format() == Format::Text {
+        let command = format!("`earshot capabilities describe {id}`");
+        let remedy = &mut error.failure.remedy;
+        *remedy = remedy.replace("capabilities.describe", &command);
+    }
+    error
 }
 
 /// Sends a request to the node of a lease, and reads its answer.
@@ -72,7 +108,9 @@ pub(crate) async fn send(
         }
     }
     if let Some(CliProcess { pid, started_at }) = caller_process() {
-        request = request.header(headers::CLI, format!("{pid}:{started_at}"));
+        request = request
+            .header(headers::CLI, format!("{pid}:{started_at}"))
+            .header(headers::ADDRESS, address(environment, pid, started_at));
     }
     let request = request.body(body).map_err(|error| {
         let remedy = "Correct EARSHOT_SESSION_ID, or unset it.".to_owned();
@@ -108,6 +146,19 @@ fn caller_process() -> Option<CliProcess> {
         pid,
         started_at: system::process_start(pid)?,
     })
+}
+
+/// Writes where the worker at this command line can be reached, as a header carries it.
+fn address(environment: &Environment, pid: u32, started_at: u64) -> String {
+    let address = Address {
+        machine: Some(system::host_name()),
+        pid: Some(pid),
+        pid_started_at: Some(started_at),
+        session: environment.session.clone(),
+        socket: environment.message_socket.clone(),
+    };
+    let json = serde_json::to_vec(&address).expect("texts and numbers can be written");
+    BASE64_URL_SAFE_NO_PAD.encode(json)
 }
 
 fn no_answer(error: &dyn std::error::Error) -> CliError {

@@ -8,12 +8,13 @@ use earshot_trust::{Origin, Surface};
 use serde_json::{Value, json};
 
 use super::{
+    call::unknown,
     context::Context,
     error::{CliError, Exit, with_causes},
     printer::{Format, Printer, print, print_json},
     render,
 };
-use crate::{capabilities::alone, http::openapi_document};
+use crate::{capabilities::alone, http::openapi_document, words::shell_quoted};
 
 /// Runs `earshot capabilities`.
 ///
@@ -33,8 +34,8 @@ pub(super) fn capabilities(
         Some(("generate", matches)) => {
             let into = matches
                 .get_one::<std::path::PathBuf>("into")
-                .expect("it has a default");
-            generate(registry, into, matches.get_flag("check"))
+                .expect("clap asks for it");
+            generate(printer, registry, into, matches.get_flag("check"))
         }
         Some(_) | None => {
             list(printer, registry);
@@ -105,15 +106,7 @@ fn describe(printer: Printer, registry: &Registry, id: &str) -> Result<ExitCode,
     let declaration = registry
         .declarations()
         .find(|it| it.id == id)
-        .ok_or_else(|| {
-            let remedy = "`earshot capabilities list` names all.".to_owned();
-            CliError::new(
-                Exit::Usage,
-                Code::NotFound,
-                format!("there is no capability {id}"),
-                remedy,
-            )
-        })?;
+        .ok_or_else(|| unknown(registry, id))?;
     let mut whole = summary(declaration);
     whole["description"] = json!(declaration.description);
     whole["input"] = declaration.schemas.input.clone();
@@ -126,7 +119,12 @@ fn describe(printer: Printer, registry: &Registry, id: &str) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-fn generate(registry: &Registry, into: &Path, check: bool) -> Result<ExitCode, CliError> {
+fn generate(
+    printer: Printer,
+    registry: &Registry,
+    into: &Path,
+    check: bool,
+) -> Result<ExitCode, CliError> {
     let files = [
         ("capabilities.md", reference(registry)),
         (
@@ -134,7 +132,7 @@ fn generate(registry: &Registry, into: &Path, check: bool) -> Result<ExitCode, C
             format!("{:#}\n", openapi_document(registry)),
         ),
     ];
-    let mut stale = Vec::new();
+    let (mut written, mut stale) = (Vec::new(), Vec::new());
     for (name, content) in files {
         let path = into.join(name);
         let current = fs_err::read_to_string(&path).is_ok_and(|known| known == content);
@@ -151,16 +149,25 @@ fn generate(registry: &Registry, into: &Path, check: bool) -> Result<ExitCode, C
                 let remedy = "Make the folder writable, or name another with --into.".to_owned();
                 CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
             })?;
-        print(&format!("wrote {}\n", path.display()));
+        written.push(path.display().to_string());
     }
     if stale.is_empty() {
+        match printer.format() {
+            Format::Json => print_json(&json!({ "written": written })),
+            Format::Text => written
+                .iter()
+                .for_each(|path| print(&format!("wrote {path}\n"))),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     Err(CliError::new(
         Exit::Failed,
         Code::Conflict,
         format!("stale: {}", stale.join(", ")),
-        "Run `earshot capabilities generate` and commit what it writes.".to_owned(),
+        format!(
+            "Run `earshot capabilities generate --into {}` and commit what it writes.",
+            shell_quoted(&into.to_string_lossy())
+        ),
     ))
 }
 

@@ -115,6 +115,7 @@ fn host_arg() -> Arg {
     Arg::new("host")
         .long("host")
         .value_name("ADDRESS")
+        .value_parser(value_parser!(std::net::IpAddr))
         .help("Serve HTTP at this address of the machine instead of loopback")
 }
 
@@ -185,13 +186,14 @@ fn capabilities() -> Command {
         )
         .subcommand(
             Command::new("generate")
-                .about("Write the reference of all capabilities")
+                .about("Write the reference of all capabilities, as developers of earshot do")
+                .hide(true)
                 .arg(
                     Arg::new("into")
                         .long("into")
                         .value_name("FOLDER")
                         .value_parser(value_parser!(std::path::PathBuf))
-                        .default_value("docs/generated")
+                        .required(true)
                         .help("Folder to write into"),
                 )
                 .arg(
@@ -284,15 +286,34 @@ fn verb_command(declaration: &Declaration, verb: CliVerb) -> Command {
     for (name, schema, required) in fields(declaration) {
         command = command.arg(field_arg(name, schema, required, verb));
     }
+    if declaration.id == ANNOUNCE {
+        command = command
+            .mut_arg("paths", |paths| paths.help(PATHS_HELP))
+            .after_long_help(ANNOUNCE_HELP);
+    }
     command
 }
+
+/// Announcing, whose paths are those of the shell.
+pub(super) const ANNOUNCE: &str = "peers.announce";
+
+const PATHS_HELP: &str = "Files and folders you will touch, at most 64; relative to the working \
+                          directory when that lies in the checkout, else to its root";
+
+const ANNOUNCE_HELP: &str = "\
+An announcement belongs to the shell that it was made from: that shell changes it by announcing
+again, and takes it back with `earshot withdraw`. Shells in which EARSHOT_SESSION_ID has the same
+value speak as one.";
 
 /// Iterates over the input fields: name, schema, whether it must be there.
 fn fields(declaration: &Declaration) -> impl Iterator<Item = (&str, &Value, bool)> {
     let input = &declaration.schemas.input_listed;
     let properties = input.get("properties").and_then(Value::as_object);
     let required = input.get("required").and_then(Value::as_array);
-    properties.into_iter().flatten().map(move |(name, schema)| {
+    let properties = properties.into_iter().flatten();
+    // Whoever types a command has a place on the board, so no ticket is needed or taken.
+    let typed = properties.filter(|(name, _)| *name != "ticket");
+    typed.map(move |(name, schema)| {
         let must = required.is_some_and(|names| names.iter().any(|known| known == name));
         (name.as_str(), schema, must)
     })
@@ -303,11 +324,14 @@ fn field_arg(name: &str, schema: &Value, required: bool, verb: CliVerb) -> Arg {
         .get("description")
         .and_then(Value::as_str)
         .unwrap_or("")
+        .trim_end_matches('.')
         .replace('\n', " ");
-    let mut arg = Arg::new(name.to_owned()).help(help);
+    let mut arg = Arg::new(name.to_owned())
+        .help(help)
+        .value_name(name.to_uppercase());
     let positional = verb.first == Some(name) || verb.rest == Some(name);
     if positional {
-        arg = arg.value_name(name.to_uppercase()).required(required);
+        arg = arg.required(required);
     } else {
         arg = arg.long(name.replace('_', "-")).required(required);
     }
@@ -315,8 +339,24 @@ fn field_arg(name: &str, schema: &Value, required: bool, verb: CliVerb) -> Arg {
         Some("boolean") => arg.action(ArgAction::SetTrue),
         Some("integer") => arg.value_parser(value_parser!(i64)),
         Some("array") => arg.action(ArgAction::Append).num_args(0..),
-        Some(_) | None => arg,
+        Some(_) | None => match choices(schema) {
+            choices if choices.is_empty() => arg,
+            choices => arg.value_parser(PossibleValuesParser::new(choices)),
+        },
     }
+}
+
+/// Lists the values that a field may have, where its schema names them all.
+fn choices(schema: &Value) -> Vec<String> {
+    let list = |name: &str| schema.get(name).and_then(Value::as_array);
+    let one_of = list("oneOf").into_iter().flatten();
+    let constants = one_of.filter_map(|choice| choice.get("const"));
+    let named = list("enum").into_iter().flatten();
+    named
+        .chain(constants)
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Reads the input of a verb back from what was typed.

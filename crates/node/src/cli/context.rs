@@ -1,6 +1,6 @@
 //! What every command needs: the environment, the places, and the checkout's station.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io::ErrorKind, net::IpAddr, path::PathBuf, time::Duration};
 
 use earshot_capability::Code;
 use earshot_proto::lease::LeaseDocument;
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::{Environment, MachineConfig, Places, read_machine_config},
     net::desired_host,
-    station::{Ensure, IDLE_DEFAULT, Station, start_of},
+    station::{Ensure, EnsureError, IDLE_DEFAULT, Station, start_of},
     system,
 };
 
@@ -34,8 +34,20 @@ impl Context {
     /// Finds the places of configuration and state.
     ///
     /// # Errors
-    /// When no home folder is known.
+    /// When no home folder is known, or `EARSHOT_HOME` is none.
     pub(crate) fn places(&self) -> Result<Places, CliError> {
+        if let Some(home) = &self.environment.home
+            && fs_err::metadata(home).is_ok_and(|metadata| !metadata.is_dir())
+        {
+            let message = format!("EARSHOT_HOME is not a folder: {}", home.display());
+            let remedy = "Set EARSHOT_HOME to the path of a folder, or unset it.".to_owned();
+            return Err(CliError::new(
+                Exit::Usage,
+                Code::InvalidInput,
+                message,
+                remedy,
+            ));
+        }
         Ok(Places::new(&self.environment, system::host_id())?)
     }
 
@@ -50,8 +62,21 @@ impl Context {
     /// Finds where the checkout is looked for from.
     ///
     /// # Errors
-    /// When the working directory is gone.
+    /// When `--root` names nothing, or the working directory is gone.
     pub(crate) fn start(&self) -> Result<PathBuf, CliError> {
+        if let Some(root) = &self.root
+            && let Err(error) = fs_err::metadata(root)
+            && [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind())
+        {
+            let message = format!("--root: {} does not exist", root.display());
+            let remedy = "Name a folder or file that exists.".to_owned();
+            return Err(CliError::new(
+                Exit::Usage,
+                Code::InvalidInput,
+                message,
+                remedy,
+            ));
+        }
         start_of(self.root.as_deref(), &self.environment).map_err(|error| {
             let message = format!("the working directory cannot be found: {error}");
             let remedy = "Change into a folder that exists, or name one with --root.".to_owned();
@@ -92,17 +117,43 @@ impl Context {
     /// # Errors
     /// Why it does not, with the remedy.
     pub(crate) async fn ensure(&self, ensure: Ensure) -> Result<LeaseDocument, CliError> {
+        Ok(self.try_ensure(ensure).await??)
+    }
+
+    /// Does the same for a caller that tells the reasons apart why none runs.
+    ///
+    /// # Errors
+    /// When there is no checkout, or no place for its node's state.
+    pub(crate) async fn try_ensure(
+        &self,
+        ensure: Ensure,
+    ) -> Result<Result<LeaseDocument, EnsureError>, CliError> {
         let station = self.station()?;
-        Ok(blocking(move || station.ensure(&ensure)).await??)
+        blocking(move || station.ensure(&ensure)).await
+    }
+
+    /// Returns the address that `EARSHOT_HTTP_HOST` names.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn named_host(&self) -> Result<Option<IpAddr>, CliError> {
+        let Some(host) = &self.environment.http_host else {
+            return Ok(None);
+        };
+        host.parse().map(Some).map_err(|_| {
+            let message = format!("EARSHOT_HTTP_HOST is not an address: {host}");
+            let remedy = "Set it to an address of this machine, or unset it.".to_owned();
+            CliError::new(Exit::Usage, Code::InvalidInput, message, remedy)
+        })
     }
 
     /// Returns the address that a node started from this environment would bind.
     ///
     /// # Errors
     /// When the configuration cannot be read.
-    pub(crate) fn desired_host(&self, host: Option<&str>) -> Result<String, CliError> {
+    pub(crate) fn desired_host(&self) -> Result<String, CliError> {
         let config = self.machine_config()?;
-        let named = host.or(self.environment.http_host.as_deref());
+        let named = self.environment.http_host.as_deref();
         Ok(desired_host(named, &config).map_or_else(|| "127.0.0.1".to_owned(), |(host, _)| host))
     }
 }

@@ -7,6 +7,7 @@ use earshot_capability::{Code, Failure};
 use crate::{
     config::{ConfigError, PlaceError},
     station::{EnsureError, StationError},
+    words::sentence,
 };
 
 /// The exit codes of the contract.
@@ -52,7 +53,7 @@ impl CliError {
     pub(crate) fn new(exit: Exit, code: Code, message: String, remedy: String) -> Self {
         Self {
             exit,
-            failure: Failure::new(code, message, remedy),
+            failure: Failure::new(code, message, sentence(&remedy)),
             request_id: None,
         }
     }
@@ -111,8 +112,7 @@ impl From<PlaceError> for CliError {
 
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
-        let remedy = "Correct config.toml; an absent key has its default.".to_owned();
-        let message = format!("config.toml: {}", with_causes(&error));
+        let (message, remedy) = (with_causes(&error), error.remedy());
         Self::new(Exit::Usage, Code::InvalidInput, message, remedy)
     }
 }
@@ -147,9 +147,15 @@ impl From<EnsureError> for CliError {
                 "End or continue the process that holds it, or make the file yours.".to_owned(),
             ),
             EnsureError::Lease(_) => (Exit::Unknown, "Make the state folder readable.".to_owned()),
-            EnsureError::Spawn(_) | EnsureError::Ended(_) => (
+            EnsureError::Spawn(_) => (
                 Exit::Failed,
                 "Run `earshot serve` here to see why.".to_owned(),
+            ),
+            EnsureError::Ended(last) => (
+                Exit::Failed,
+                last.remedy
+                    .clone()
+                    .unwrap_or_else(|| "Run `earshot serve` here to see why.".to_owned()),
             ),
             EnsureError::Elsewhere => (
                 Exit::Refused,

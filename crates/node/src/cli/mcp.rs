@@ -39,22 +39,22 @@ pub(super) async fn mcp(context: &Context, matches: &ArgMatches) -> Result<ExitC
         return inspect(context).await;
     }
     let seat = random()?;
+    context.start()?; // a root that was named and is not there is a slip, not a reason
     let alone = if matches.get_flag("standalone") {
-        Some("--standalone was given".to_owned())
+        Some("--standalone was given. Leave it out to be within earshot of the others.")
     } else if context.environment.off {
-        Some("EARSHOT=off".to_owned())
+        Some("EARSHOT is off. Unset it to be within earshot of the others.")
     } else {
         None
     };
     let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
     if let Some(reason) = alone {
-        return serve_alone(context, seat, &reason, stdin, stdout).await;
+        return serve_alone(context, seat, reason, stdin, stdout).await;
     }
     let station = match context.station() {
         Ok(station) => station,
         Err(error) => {
-            let reason = format!("{}. {}", error.failure.message, error.failure.remedy);
-            return serve_alone(context, seat, &reason, stdin, stdout).await;
+            return serve_alone(context, seat, &sentences(&error), stdin, stdout).await;
         }
     };
     let watch = parent_watch().map_err(|error| {
@@ -144,26 +144,20 @@ struct NodeFinder {
 impl Finder for NodeFinder {
     async fn find(&self, want: Want) -> Result<Found, FindError> {
         // Looked up anew each time: the folder may have become another checkout, or none.
-        let station = self.context.station().map_err(|error| {
-            FindError::Transient(format!(
-                "{}. {}",
-                error.failure.message, error.failure.remedy
-            ))
-        })?;
+        let station = self
+            .context
+            .station()
+            .map_err(|error| FindError::Transient(sentences(&error)))?;
+        let defaults = self.context.ensure_defaults();
         let ensure = Ensure {
             not_before: want.not_before,
             may_start: want.may_start,
-            ..self.context.ensure_defaults().map_err(|error| {
-                FindError::Alone(format!(
-                    "{}. {}",
-                    error.failure.message, error.failure.remedy
-                ))
-            })?
+            ..defaults.map_err(|error| FindError::Alone(sentences(&error)))?
         };
         let ensured = blocking(move || station.ensure(&ensure)).await;
         match ensured {
             Ok(Ok(lease)) => Ok(found(lease)),
-            Ok(Err(error)) => Err(find_error(&error)),
+            Ok(Err(error)) => Err(find_error(error)),
             Err(error) => Err(FindError::Transient(error.failure.message)),
         }
     }
@@ -177,8 +171,7 @@ fn found(lease: LeaseDocument) -> Found {
     }
 }
 
-fn find_error(error: &EnsureError) -> FindError {
-    let text = with_causes(error);
+fn find_error(error: EnsureError) -> FindError {
     match error {
         // Nothing that passes while the client lives.
         EnsureError::Place(_)
@@ -186,13 +179,18 @@ fn find_error(error: &EnsureError) -> FindError {
         | EnsureError::Elsewhere
         | EnsureError::Ended(_)
         | EnsureError::Lock(LockError::NoLocks { .. } | LockError::Open { .. }) => {
-            FindError::Alone(text)
+            FindError::Alone(sentences(&error.into()))
         }
         EnsureError::Lock(LockError::Held { .. })
         | EnsureError::Lease(_)
         | EnsureError::NotReady { .. }
-        | EnsureError::Absent => FindError::Transient(text),
+        | EnsureError::Absent => FindError::Transient(with_causes(&error)),
     }
+}
+
+/// Writes what went wrong, and what to do about it.
+fn sentences(error: &CliError) -> String {
+    format!("{}. {}", error.failure.message, error.failure.remedy)
 }
 
 /// Serves this client in this process, for this process's life.
@@ -216,6 +214,7 @@ async fn serve_alone(
         machine: system::host_name(),
         idle: None,
         checkout_id: checkout.id().to_string(),
+        alone: Some(reason.to_owned()),
         checkout,
     };
     let node = NodeHandle::start_alone(about, head.branch.as_deref()).map_err(fault)?;

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod board;
 mod call;
 mod capabilities;
 mod command;
@@ -9,12 +10,20 @@ mod mcp;
 pub(crate) mod printer;
 pub(crate) mod render;
 mod serve;
+mod usage;
 
-use std::{cell::LazyCell, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    cell::LazyCell,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::ArgMatches;
 use earshot_capability::{Code, Dispatcher, Registry};
-use serde_json::Value;
+use earshot_checkout::{Checkout, claim_path};
+use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
 use context::Context;
@@ -22,7 +31,7 @@ pub(crate) use context::blocking;
 pub(crate) use error::{CliError, Exit, with_causes};
 use printer::{Format, Printer, print, print_json};
 
-use crate::{bench, capabilities::alone, config::Environment};
+use crate::{bench, capabilities::alone, clock, config::Environment};
 
 /// What capabilities there are, made when it is first asked for: a bridge never does.
 type Declared = LazyCell<Arc<Dispatcher>>;
@@ -38,15 +47,7 @@ pub fn main() -> ExitCode {
     };
     let matches = match command.try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => {
-            // Help and version are answers; the rest is a usage error. Clap words both itself.
-            error.print().ok();
-            return if error.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(error) => return not_run(&error),
     };
     let format = match matches.get_one::<String>("format").map(String::as_str) {
         Some("json") => Format::Json,
@@ -60,13 +61,42 @@ pub fn main() -> ExitCode {
         printer,
         root,
     };
-    match run(&context, &declared, &matches) {
+    let code = match run(&context, &declared, &matches) {
         Ok(code) => code,
         Err(error) => {
             printer.fail(&error);
             error.exit.into()
         }
-    }
+    };
+    after_printing(printer, code)
+}
+
+/// Ends without running anything. Help and version are answers; the rest is a usage error.
+fn not_run(error: &clap::Error) -> ExitCode {
+    let printer = Printer::new(usage::format_of(std::env::args_os().skip(1)), true);
+    let code = if !error.use_stderr() {
+        printer::note(error.print());
+        ExitCode::SUCCESS
+    } else if printer.format() == Format::Json {
+        printer.fail(&usage::usage_error(error));
+        Exit::Usage.into()
+    } else {
+        error.print().ok(); // there is nowhere else to say it
+        Exit::Usage.into()
+    };
+    after_printing(printer, code)
+}
+
+/// Replaces success by a failure when the answer could not be written.
+fn after_printing(printer: Printer, code: ExitCode) -> ExitCode {
+    let Some(error) = printer::unwritten().filter(|_| code == ExitCode::SUCCESS) else {
+        return code;
+    };
+    let message = format!("the answer could not be written: {error}");
+    let remedy = "Make room where standard output leads.".to_owned();
+    let error = CliError::new(Exit::Failed, Code::Unavailable, message, remedy);
+    printer.fail(&error);
+    error.exit.into()
 }
 
 /// Sends the log to standard error: a node's own is what it does, a command's what went wrong.
@@ -159,7 +189,7 @@ async fn call_by_id(
         )
     })?;
     let answer = call::call(context, registry, id, input).await?;
-    print_answer(context, id, answer);
+    print_answer(context, registry, id, answer).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -180,17 +210,72 @@ async fn call_by_verb(
         .declarations()
         .find(|it| it.cli.is_some_and(|cli| cli.verb == verb))
         .expect("clap admits only the verbs that the registry declares");
-    let input = command::verb_input(declaration, matches);
+    let mut input = command::verb_input(declaration, matches);
+    if declaration.id == command::ANNOUNCE {
+        from_here(&context.station()?.checkout, &mut input)?;
+    }
     let answer = call::call(context, registry, declaration.id, input).await?;
-    print_answer(context, declaration.id, answer);
+    print_answer(context, registry, declaration.id, answer).await;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_answer(context: &Context, id: &str, answer: serde_json::Map<String, Value>) {
-    let printer = context.printer;
-    match (printer.format(), id) {
-        (Format::Json, _) => print_json(&Value::Object(answer)),
-        (Format::Text, "peers.list") => print(&render::board(printer, &answer)),
-        (Format::Text, _) => print(&render::object(&answer)),
+/// Takes relative paths as those of the working directory, where that lies in the checkout.
+fn from_here(checkout: &Checkout, input: &mut Value) -> Result<(), CliError> {
+    let Some(Value::Array(paths)) = input.get_mut("paths") else {
+        return Ok(());
+    };
+    let Ok(here) = std::env::current_dir() else {
+        return Ok(()); // without a working directory they can only be the checkout's
+    };
+    let Some(folder) = folder_within(checkout, &here)? else {
+        return Ok(());
+    };
+    for path in paths {
+        if let Value::String(text) = path
+            && !text.is_empty()
+            // A home folder that no shell has replaced: the node says so.
+            && !text.starts_with(['/', '~'])
+        {
+            *text = format!("{folder}/{text}");
+        }
     }
+    Ok(())
+}
+
+/// Returns where a folder lies in a checkout, relative to its root; `None` where it does not.
+fn folder_within(checkout: &Checkout, folder: &Path) -> Result<Option<String>, CliError> {
+    let not_text = || {
+        let message = format!("the name of {} is not UTF-8", folder.display());
+        let remedy = "Announce from the root of the checkout.".to_owned();
+        CliError::new(Exit::Usage, Code::InvalidInput, message, remedy)
+    };
+    if let Ok(within) = folder.strip_prefix(&checkout.root) {
+        let within = within.to_str().ok_or_else(not_text)?;
+        return Ok(Some(within.to_owned()).filter(|it| !it.is_empty()));
+    }
+    // It may be spelled in another way: through a bind mount, or in another case.
+    let spelled = folder.to_str().ok_or_else(not_text)?;
+    Ok(claim_path(checkout, spelled)
+        .ok()
+        .filter(|within| within != "."))
+}
+
+async fn print_answer(
+    context: &Context,
+    registry: &Registry,
+    id: &str,
+    answer: serde_json::Map<String, Value>,
+) {
+    let printer = context.printer;
+    let text = match (printer.format(), id) {
+        (Format::Json, _) => return print_json(&Value::Object(answer)),
+        (Format::Text, "peers.list") => board::board(printer, &answer, clock::wall()),
+        (Format::Text, command::ANNOUNCE) => board::announced(printer, &answer),
+        (Format::Text, call::WITHDRAW) => {
+            let peers = call::call(context, registry, "peers.list", json!({})).await;
+            board::withdrawn(printer, &answer, peers.ok().as_ref())
+        }
+        (Format::Text, _) => render::object(&answer),
+    };
+    print(&text);
 }

@@ -1,6 +1,9 @@
 //! The one place that writes to standard output and standard error.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::OnceLock,
+};
 
 use serde_json::Value;
 
@@ -62,7 +65,7 @@ impl Printer {
     pub(crate) fn fail(self, error: &CliError) {
         match self.format {
             Format::Json => {
-                let id = error.request_id.as_deref().unwrap_or("");
+                let id = error.request_id.as_deref();
                 say(&error.failure.to_json(id).to_string());
             }
             Format::Text => {
@@ -76,12 +79,30 @@ impl Printer {
     }
 }
 
-/// Prints to standard output. A reader that went away is no error.
+/// Why an answer did not reach standard output. The first failure is the one that counts.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints to standard output. A reader that went away has read enough: that is no error. Any other
+/// failure is kept for [`unwritten`], which the program asks at its end.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .ok(); // the reader went away
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    note(written);
+}
+
+/// Keeps the failure of writing to standard output.
+pub(super) fn note(written: io::Result<()>) {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            UNWRITTEN.set(error).ok(); // the first one counts
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// Returns why standard output could not be written, if it could not.
+pub(super) fn unwritten() -> Option<&'static io::Error> {
+    UNWRITTEN.get()
 }
 
 /// Says something on standard error.

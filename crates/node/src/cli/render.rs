@@ -114,89 +114,6 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Writes the board: who, where, on what, and what collides.
-pub(crate) fn board(printer: Printer, answer: &Map<String, Value>) -> String {
-    let empty = Vec::new();
-    let list = |name: &str| answer.get(name).and_then(Value::as_array).unwrap_or(&empty);
-    let peers = list("peers");
-    if peers.is_empty() {
-        return "Nobody is on the board yet.\n".to_owned();
-    }
-    let me = answer.get("me").and_then(Value::as_str);
-    let rows: Vec<Vec<String>> = peers.iter().map(|peer| board_row(peer, me)).collect();
-    let headings = ["PEER", "CLIENT", "BRANCH", "SEEN", "INTENT", "PATHS"];
-    let mut text = table(printer, &headings, &rows);
-    for collision in list("collisions") {
-        let id = |side: &str| text_at(collision, &[side, "id"]);
-        let pairs = collision
-            .get("pairs")
-            .and_then(Value::as_array)
-            .unwrap_or(&empty);
-        let paths: Vec<String> = pairs
-            .iter()
-            .filter_map(Value::as_array)
-            .map(|pair| {
-                pair.iter()
-                    .filter_map(Value::as_str)
-                    .collect::<Vec<_>>()
-                    .join(" and ")
-            })
-            .collect();
-        let line = format!("{} and {} collide: {}", id("a"), id("b"), paths.join("; "));
-        text.push_str(&printer.tone(Tone::Alarm, &line));
-        text.push('\n');
-    }
-    if let Some(more) = answer.get("more").and_then(Value::as_str) {
-        text.push_str(&printer.tone(Tone::Faint, &format!("more: earshot peers --cursor {more}")));
-        text.push('\n');
-    }
-    text
-}
-
-fn board_row(peer: &Value, me: Option<&str>) -> Vec<String> {
-    let id = text_at(peer, &["id"]);
-    let attached = peer
-        .get("attached")
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
-    let mine = if Some(id.as_str()) == me {
-        " (you)"
-    } else {
-        ""
-    };
-    let paths = peer
-        .pointer("/announcement/paths")
-        .and_then(Value::as_array)
-        .map(|paths| {
-            paths
-                .iter()
-                .filter_map(Value::as_str)
-                .collect::<Vec<_>>()
-                .join(" ")
-        })
-        .unwrap_or_default();
-    let seen = text_at(peer, &["last_seen"]);
-    // The date of a board's rows is nearly always today's: the time of day tells more.
-    let time = seen.get(11..19).unwrap_or(&seen).to_owned();
-    vec![
-        format!("{id}{mine}"),
-        text_at(peer, &["client", "name"]),
-        text_at(peer, &["branch"]),
-        if attached {
-            format!("{time}Z")
-        } else {
-            format!("{time}Z, gone")
-        },
-        text_at(peer, &["announcement", "intent"]),
-        paths,
-    ]
-}
-
-fn text_at(value: &Value, path: &[&str]) -> String {
-    let found = path.iter().try_fold(value, |value, name| value.get(name));
-    found.and_then(Value::as_str).unwrap_or("-").to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -232,27 +149,5 @@ mod tests {
             text,
             "a: 1\nlist: x, y\nempty: \nrows:\n  - id: p1\n    deep:\n      n: true\n  - id: p2\n"
         );
-    }
-
-    #[test]
-    fn the_board_names_collisions_and_who_is_gone() {
-        let answer = json!({
-            "count": 1, "me": "p1",
-            "peers": [
-                {"id": "p1", "client": {"name": "a"}, "attached": true, "branch": "main",
-                 "last_seen": "2026-01-02T03:04:05.678Z",
-                 "announcement": {"intent": "cli", "paths": ["src", "docs"]}},
-                {"id": "p2", "client": {"name": "b"}, "attached": false,
-                 "last_seen": "2026-01-02T03:04:06.000Z"},
-            ],
-            "collisions": [{"a": {"id": "p1"}, "b": {"id": "p2"}, "pairs": [["src", "src/x"]]}],
-        });
-        let text = board(plain(), answer.as_object().unwrap());
-        assert!(
-            text.contains("p1 (you)  a       main    03:04:05Z        cli"),
-            "{text}"
-        );
-        assert!(text.contains("03:04:06Z, gone"), "{text}");
-        assert!(text.contains("p1 and p2 collide: src and src/x"), "{text}");
     }
 }

@@ -1,6 +1,12 @@
 //! `up` and `serve`: seeing to the node of a checkout.
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::ArgMatches;
 use earshot_capability::{Code, Registry};
@@ -8,6 +14,7 @@ use earshot_proto::lease::{LeaseDocument, Parsed, Standing};
 use serde_json::{Value, json};
 
 use super::{
+    board,
     call::{call, send},
     context::{Context, blocking},
     error::{CliError, Exit},
@@ -16,10 +23,12 @@ use super::{
 };
 use crate::{
     capabilities::StatusOutput,
+    clock,
     daemon::{self, Serve},
     lease::pause,
     station::{Ensure, Station},
     system,
+    words::{shell_quoted, within},
 };
 
 /// How long `stop` waits unless told otherwise: the longest ordered stop, and a little.
@@ -49,14 +58,14 @@ pub(super) async fn up(
 ) -> Result<ExitCode, CliError> {
     context.ensure(ensure_of(context, matches)?).await?;
     let (station, status) = full_status(context).await?;
+    say_what_differs(matches, &status);
     let printer = context.printer;
     if printer.format() == Format::Json {
         print_json(&json!(status));
         return Ok(ExitCode::SUCCESS);
     }
-    let board = call(context, registry, "peers.list", json!({})).await?;
-    let program = system::executable().unwrap_or_default();
-    let program = program.display();
+    let peers = call(context, registry, "peers.list", json!({})).await?;
+    let program = program(context);
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let title = |text: &str| printer.tone(Tone::Strong, text);
     print(&format!(
@@ -90,7 +99,7 @@ pub(super) async fn up(
             ("over HTTP", text(status.mcp_url)),
         ]),
         title("The board"),
-        render::board(printer, &board),
+        board::board(printer, &peers, clock::wall()),
     ));
     Ok(ExitCode::SUCCESS)
 }
@@ -104,10 +113,7 @@ async fn foreground(context: &Context, matches: &ArgMatches) -> Result<ExitCode,
     let station = context.station()?;
     let places = context.places()?;
     let config = context.machine_config()?;
-    let host = matches
-        .get_one::<String>("host")
-        .cloned()
-        .or_else(|| context.environment.http_host.clone());
+    let host = named_host(context, matches)?;
     let idle = matches
         .get_one::<u32>("idle")
         .map(|seconds| Duration::from_secs((*seconds).into()));
@@ -126,6 +132,7 @@ async fn foreground(context: &Context, matches: &ArgMatches) -> Result<ExitCode,
 async fn ensure(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
     context.ensure(ensure_of(context, matches)?).await?;
     let (_, status) = full_status(context).await?;
+    say_what_differs(matches, &status);
     print_status(context, &status);
     Ok(ExitCode::SUCCESS)
 }
@@ -155,18 +162,78 @@ fn ensure_of(context: &Context, matches: &ArgMatches) -> Result<Ensure, CliError
         idle: seconds("idle").unwrap_or(defaults.idle),
         wait: seconds("wait").unwrap_or(defaults.wait),
         port: matches.get_one::<u16>("port").copied(),
-        host: matches
-            .get_one::<String>("host")
-            .cloned()
-            .or_else(|| context.environment.http_host.clone()),
+        host: named_host(context, matches)?,
         ..defaults
     })
+}
+
+/// Returns the address that the command line names, else the environment.
+fn named_host(context: &Context, matches: &ArgMatches) -> Result<Option<String>, CliError> {
+    let host = match matches.get_one::<IpAddr>("host") {
+        Some(host) => Some(*host),
+        None => context.named_host()?,
+    };
+    Ok(host.map(|host| host.to_string()))
+}
+
+/// Tells whoever asked for a node of another kind that one runs already, and stays as it is.
+fn say_what_differs(matches: &ArgMatches, status: &StatusOutput) {
+    let Some(url) = &status.url else { return };
+    let address: Option<SocketAddr> = url
+        .strip_prefix("http://")
+        .and_then(|address| address.parse().ok());
+    let mut asked = Vec::new();
+    if let Some(address) = address {
+        let host = matches.get_one::<IpAddr>("host");
+        let port = matches.get_one::<u16>("port");
+        let host = host.filter(|host| **host != address.ip());
+        let port = port.filter(|port| **port != address.port());
+        asked.extend(host.map(|host| format!("--host {host}")));
+        asked.extend(port.map(|port| format!("--port {port}")));
+    }
+    // A node that could not be asked has not said how many peers it has, nor its bound.
+    if status.peers.is_some()
+        && let Some(idle) = matches.get_one::<u32>("idle")
+        && status.idle_seconds != Some((*idle).into())
+    {
+        asked.push(format!("--idle {idle}"));
+    }
+    if !asked.is_empty() {
+        say(&format!(
+            "note: the node runs already at {url}, without {}\n\
+             hint: Run `earshot serve stop` first, then this again.",
+            asked.join(" and ")
+        ));
+    }
+}
+
+/// Returns how a shell calls this very executable: by its name where that finds it.
+fn program(context: &Context) -> String {
+    let own = system::executable().unwrap_or_default();
+    let identity = |path: &Path| {
+        let metadata = fs_err::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let runs = |path: &PathBuf| {
+        fs_err::metadata(path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+    };
+    let search_path = context.environment.search_path.as_deref();
+    let found = search_path.and_then(|folders| {
+        std::env::split_paths(folders)
+            .map(|folder| folder.join("earshot"))
+            .find(runs)
+    });
+    if found.is_some_and(|found| identity(&found) == identity(&own)) {
+        return "earshot".to_owned();
+    }
+    shell_quoted(&own.to_string_lossy())
 }
 
 /// Looks at the lease, and asks a node that serves for what only it knows.
 async fn full_status(context: &Context) -> Result<(Station, StatusOutput), CliError> {
     let station = context.station()?;
-    let desired_host = context.desired_host(None)?;
+    let desired_host = context.desired_host()?;
     let (station, look) = blocking(move || {
         let look = station.look();
         (station, look)
@@ -223,7 +290,7 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
     Err(CliError::new(
         Exit::NotReady,
         Code::Unavailable,
-        format!("the node has not ended within {wait:?}"),
+        format!("the node has not ended {}", within(wait)),
         "Wait longer with --wait, or look at its log.".to_owned(),
     ))
 }
@@ -255,7 +322,7 @@ fn nothing_to_stop(context: &Context, standing: Standing) -> Result<ExitCode, Cl
 
 /// Waits until this very lease has ended: its holder gone, or another's in its place.
 fn wait_for_end(station: &Station, lease: &LeaseDocument, wait: Duration) -> bool {
-    let began = crate::clock::now();
+    let began = clock::now();
     loop {
         let ended = station.look().is_ok_and(|look| {
             look.verdict.may_take()
@@ -266,7 +333,7 @@ fn wait_for_end(station: &Station, lease: &LeaseDocument, wait: Duration) -> boo
         if ended && !running {
             return true;
         }
-        if crate::clock::now().since(began) >= wait {
+        if clock::now().since(began) >= wait {
             return false;
         }
         pause(Duration::from_millis(5));

@@ -23,6 +23,8 @@ pub(crate) struct Environment {
     pub message_socket: Option<String>,
     /// `EARSHOT_LOG`: the filter of the log.
     pub log: Option<String>,
+    /// `PATH`: where a shell looks for programs.
+    pub search_path: Option<OsString>,
     /// `HOME`.
     pub user_home: Option<PathBuf>,
     /// `XDG_CONFIG_HOME`, when absolute as its specification asks.
@@ -62,6 +64,7 @@ impl Environment {
             parent_session: text("EARSHOT_PARENT_SESSION_ID"),
             message_socket: text("CLAUDE_CODE_MESSAGING_SOCKET"),
             log: text("EARSHOT_LOG"),
+            search_path: raw("PATH"),
             user_home: absolute("HOME"),
             xdg_config: absolute("XDG_CONFIG_HOME"),
             xdg_state: absolute("XDG_STATE_HOME"),

@@ -82,7 +82,10 @@ impl ConfigError {
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::Io { path, .. } => {
-                format!("Make {} a file that you can read, or remove it.", path.display())
+                format!(
+                    "Make {} a file that you can read, or remove it.",
+                    path.display()
+                )
             }
             Self::Line { .. } => "Correct that line; an absent key has its default.".to_owned(),
         }
@@ -129,7 +132,10 @@ fn parse(text: &str) -> Result<MachineConfig, (usize, String)> {
     let document = toml::Deserializer::parse(text).map_err(syntax)?;
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = error.path().to_string();
-        (line_of(error.inner()), misfit(&key, error.inner().message()))
+        (
+            line_of(error.inner()),
+            misfit(&key, error.inner().message()),
+        )
     })
 }
 
@@ -137,8 +143,9 @@ fn parse(text: &str) -> Result<MachineConfig, (usize, String)> {
 /// are those of a programmer.
 fn misfit(key: &str, message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else {
-        let known = KEYS.iter().find(|(known, _)| key.starts_with(known) && !is_table(known));
-        let known = known.or_else(|| KEYS.iter().find(|(known, _)| *known == key));
+        // An entry of a list is told of by the list.
+        let key = key.split('[').next().unwrap_or(key);
+        let known = KEYS.iter().find(|(known, _)| *known == key);
         return known.map_or_else(
             || message.to_owned(),
             |(name, expected)| format!("`{name}` is not {expected}"),
@@ -158,10 +165,6 @@ fn misfit(key: &str, message: &str) -> String {
         format!("; did you mean `{}`?", full(name))
     });
     format!("there is no key `{}`{meant}", full(unknown))
-}
-
-fn is_table(key: &str) -> bool {
-    !key.contains('.')
 }
 
 /// Reads the key that writes must show; makes one, 0600, where there is none.

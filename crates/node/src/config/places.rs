@@ -223,8 +223,8 @@ impl NodeFolder {
         Ok(self.run.join(format!("{}.sock", &hash.to_hex()[..16])))
     }
 
-    /// Removes alive files that nobody holds: those of tenures that are over.
-    pub(crate) fn remove_free_alive_files(&self) {
+    /// Removes alive files that nobody holds, but for one: those of tenures that are over.
+    pub(crate) fn remove_free_alive_files(&self, kept: &str) {
         let entries = fs_err::read_dir(&self.path).into_iter().flatten().flatten();
         for entry in entries {
             let name = entry.file_name();
@@ -232,6 +232,9 @@ impl NodeFolder {
                 .to_str()
                 .and_then(|name| name.strip_prefix("alive-"))
                 .is_some_and(|rest| rest.strip_suffix(".lock").is_some());
+            if name == kept {
+                continue;
+            }
             let free = || {
                 let file = std::fs::File::open(entry.path()).ok()?;
                 file.try_lock().ok() // held until it is removed, so that nobody takes it meanwhile

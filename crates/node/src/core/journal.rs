@@ -556,3 +556,6 @@ fn put_aside(path: &Path, epoch: Epoch) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

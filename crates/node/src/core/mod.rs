@@ -69,6 +69,8 @@ pub(crate) struct About {
     pub(crate) idle: Option<Duration>,
     /// The id of the checkout, as it is shown.
     pub(crate) checkout_id: String,
+    /// Why a client is served alone, with what to do about it; `None` for a node.
+    pub(crate) alone: Option<String>,
 }
 
 /// What a node holds. Only its thread touches it.

@@ -10,7 +10,7 @@ use earshot_proto::{
     text::Line,
 };
 use earshot_store::SeatHash;
-use earshot_trust::Surface;
+use earshot_trust::{Origin, Surface};
 
 use super::{NodeHandle, State, journal::merge, moment};
 use crate::system;
@@ -43,6 +43,10 @@ pub(crate) enum WhoCalls {
 impl State {
     /// Finds the peer that a caller speaks as.
     pub(super) fn who(&self, caller: &Caller) -> WhoCalls {
+        // A reader from elsewhere leaves no row, whatever it says of itself.
+        if caller.origin == Origin::Remote {
+            return WhoCalls::Anonymous;
+        }
         if let Some(seat) = &caller.seat {
             return WhoCalls::Peer(PeerKey::Seat(*seat.bits()));
         }
@@ -360,7 +364,8 @@ fn address_of(address: &Address, machine: &str) -> board::Address {
 
 /// Says who a row is and what it is about to do, in one line. What agents wrote stands in quotes.
 fn line_of(row: &Row) -> String {
-    let who = format!("{} ({})", row.id, row.client.name.as_str());
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let who = format!("{} ({})", row.id, quoted(row.client.name.as_str()));
     let away = if row.attached() { "" } else { ", gone" };
     match row.announcement() {
         None => format!("{who}{away}: nothing announced"),
@@ -374,11 +379,15 @@ fn line_of(row: &Row) -> String {
             let claims = if paths.is_empty() {
                 "no paths".to_owned()
             } else {
-                paths.join(", ")
+                paths
+                    .iter()
+                    .map(|path| quoted(path))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             };
             format!(
-                "{who}{away}: \"{}\" on {claims}",
-                announcement.intent.as_str()
+                "{who}{away}: {} on {claims}",
+                quoted(announcement.intent.as_str())
             )
         }
     }

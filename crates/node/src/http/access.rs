@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use axum::http::{HeaderMap, HeaderValue, Uri, header, request::Parts, uri::Authority};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::Authority};
 use earshot_capability::{Caller, Code, Failure, headers};
 use earshot_trust::{
     LoopbackPolicy, RequestFacts, Surface, Transport, caller_verdict, is_forwarding_header,
@@ -62,10 +62,26 @@ pub(super) fn admit(
         &values(&request.headers, header::ORIGIN.as_str()),
     ))?;
     let surface = surface(transport, request);
+    if let Some(name) = doubled(&request.headers) {
+        return Err(Failure::new(
+            Code::InvalidInput,
+            format!("the header {name} came more than once"),
+            "Send it once.",
+        ));
+    }
     let caller = Caller::from_headers(origin, surface, |name| {
         request.headers.get(name).map(HeaderValue::as_bytes)
     })?;
     Ok(Arc::new(caller))
+}
+
+/// Finds a header of ours that came more than once: which one counts is nobody's to guess.
+fn doubled(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .keys()
+        .map(HeaderName::as_str)
+        .filter(|name| name.starts_with("earshot-"))
+        .find(|name| headers.get_all(*name).iter().nth(1).is_some())
 }
 
 fn facts<'a>(

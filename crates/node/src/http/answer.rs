@@ -43,7 +43,7 @@ pub(super) fn render(response: &mut Response, request_id: &RequestId) {
     let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
         return;
     };
-    let object = refusal.failure.to_json(request_id.as_str());
+    let object = refusal.failure.to_json(Some(request_id.as_str()));
     *response.body_mut() = Body::from(object.to_string());
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);

@@ -6,11 +6,11 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{MatchedPath, Request},
-    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse as _, Response},
 };
-use earshot_capability::{Dispatcher, RequestId};
-use earshot_trust::Transport;
+use earshot_capability::{Dispatcher, Failure, RequestId};
+use earshot_trust::{Denial, Origin, Transport};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt as _;
 
@@ -149,6 +149,9 @@ impl Site {
             if !caller.probe {
                 self.shared.owner.used(&caller);
             }
+        }
+        if caller.origin == Origin::Remote && parts.method == Method::DELETE {
+            return Err(Failure::from(Denial::ReadersOnly).into());
         }
         let abandoned = caller.abandoned.clone();
         parts.extensions.insert(caller);

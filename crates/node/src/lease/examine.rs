@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, Read as _, Write as _},
-    os::unix::net::UnixStream,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        net::UnixStream,
+    },
     path::Path,
     time::Duration,
 };
@@ -47,7 +50,7 @@ fn look(
         process_of(&document.as_predecessor(), here)
     });
     let answer = match document {
-        Some(document) if alive == AliveLock::Held && document.state != LeaseState::Ended => {
+        Some(document) if alive != AliveLock::Free && document.state != LeaseState::Ended => {
             ask(document)
         }
         Some(_) | None => Answer::NotAsked,
@@ -69,12 +72,17 @@ pub(super) fn process_of(holder: &Predecessor, here: &Place) -> ProcessFact {
             && place.pid_ns == here.pid_ns
             && place.host_id == here.host_id
     });
-    let process = holder.process.filter(|_| same_room);
-    let pid = process.and_then(|process| u32::try_from(process.pid.number()).ok());
-    match (pid.map(system::process_start), process) {
-        (Some(Some(start)), Some(process)) if start == process.pid_start => ProcessFact::Running,
-        (Some(_), _) => ProcessFact::Gone,
-        (None, _) => ProcessFact::Unknown,
+    let Some(process) = holder.process.filter(|_| same_room) else {
+        return ProcessFact::Unknown;
+    };
+    // A number that no process can have is nobody's.
+    let pid = process
+        .pid
+        .signalable()
+        .and_then(|pid| u32::try_from(pid).ok());
+    match pid.and_then(system::process_start) {
+        Some(start) if start == process.pid_start => ProcessFact::Running,
+        Some(_) | None => ProcessFact::Gone,
     }
 }
 
@@ -98,12 +106,27 @@ fn ask(lease: &LeaseDocument) -> Answer {
     if getrandom::fill(&mut random).is_err() {
         return Answer::NotAsked;
     }
+    // A document is no order: only a socket in a folder that nobody else writes is dialled.
+    if !is_private_socket(Path::new(&lease.socket)) {
+        return Answer::Silent;
+    }
     let nonce = format!("{:032x}", u128::from_be_bytes(random));
     let patience = lease.timings.probe_timeout();
     exchange(Path::new(&lease.socket), &nonce, patience)
         .ok()
         .and_then(|answer| read_answer(&answer, &prove(&lease.token, nonce.as_bytes())))
         .unwrap_or(Answer::Silent)
+}
+
+fn is_private_socket(socket: &Path) -> bool {
+    let private = |folder: &Path| {
+        fs_err::symlink_metadata(folder).is_ok_and(|metadata| {
+            metadata.is_dir()
+                && metadata.uid() == rustix::process::getuid().as_raw()
+                && metadata.permissions().mode() & 0o022 == 0
+        })
+    };
+    socket.is_absolute() && socket.parent().is_some_and(private)
 }
 
 fn exchange(socket: &Path, nonce: &str, patience: Duration) -> io::Result<Vec<u8>> {

@@ -17,10 +17,12 @@ use rustix::fs::OFlags;
 pub(crate) fn read_lease(path: &Path) -> io::Result<Option<Parsed>> {
     let file = File::options()
         .read(true)
-        .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0))
+        // Not to wait for the other end of a pipe that somebody put in its place.
+        .custom_flags(i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0))
         .open(path);
     let file = match file {
-        Ok(file) => file,
+        Ok(file) if file.metadata()?.is_file() => file,
+        Ok(_) => return Ok(Some(parse(b""))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };

@@ -75,6 +75,8 @@ pub(crate) struct Keeper {
     orders: mpsc::Sender<Order>,
     socket: Option<FileId>,
     alive: Option<AliveFile>,
+    /// The name of the alive file that the own lease names.
+    kept_alive: String,
     lock: Option<Locked>,
     wake: Option<Now>,
     /// Counted by the node's thread: no progress, no heartbeat.
@@ -147,6 +149,7 @@ impl Keeper {
             orders,
             socket: None,
             alive: None,
+            kept_alive: String::new(),
             lock: None,
             wake: None,
             progress: Arc::default(),
@@ -286,6 +289,7 @@ impl Keeper {
         match made() {
             Ok((token, alive, file)) => {
                 self.alive = Some(alive);
+                self.kept_alive = token.alive_name().as_str().to_owned();
                 Input::AliveMade { token, file }
             }
             Err(error) => self.failed(&error),
@@ -332,6 +336,9 @@ impl Keeper {
     }
 
     fn write_lease(&self, document: &LeaseDocument) -> Input {
+        if !self.lock.as_ref().is_some_and(Locked::is_in_place) {
+            return self.failed(&"lease.lock was deleted while it was held");
+        }
         let written = write_lease(self.folder.path(), document)
             .and_then(|()| file_id(&self.folder.lease_file()));
         match written {
@@ -447,7 +454,8 @@ impl Keeper {
         if let Ok(path) = self.folder.socket_file() {
             fs_err::remove_file(path).ok(); // gone by itself is as good
         }
-        self.folder.remove_free_alive_files();
+        // The one that the lease names stays: unlocked, it shows death to any release.
+        self.folder.remove_free_alive_files(&self.kept_alive);
     }
 }
 

@@ -14,13 +14,16 @@ use crate::system;
 pub(super) fn kill_holder(folder: &Path, pid: i32, holder: &Predecessor) -> Result<(), String> {
     let system_pid = SystemPid::from_raw(pid).ok_or("it has no process number")?;
     let process = pidfd_open(system_pid, PidfdFlags::empty()).map_err(|error| error.to_string())?;
-    let alive = fs_err::metadata(folder.join(holder.alive.as_str())).ok();
-    let by_lock = alive.is_some_and(|alive| lock_holders(&alive).contains(&i64::from(pid)));
-    let by_start = holder.process.is_some_and(|process| {
-        let start = u32::try_from(pid).ok().and_then(system::process_start);
-        start == Some(process.pid_start)
-    });
-    if !by_lock && !by_start {
+    let proven = match fs_err::metadata(folder.join(holder.alive.as_str())) {
+        Ok(alive) => lock_holders(&alive).contains(&i64::from(pid)),
+        // Only without that file: a process that stood for election again has the same start, and
+        // holds another tenure by now.
+        Err(_) => holder.process.is_some_and(|process| {
+            let start = u32::try_from(pid).ok().and_then(system::process_start);
+            start == Some(process.pid_start)
+        }),
+    };
+    if !proven {
         return Err(
             "neither the kernel's lock table nor its start time shows it to be the holder"
                 .to_owned(),

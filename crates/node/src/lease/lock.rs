@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::clock;
+use crate::{clock, words::within};
 
 /// Time between two tries: short against any wait that a person notices.
 const POLL: Duration = Duration::from_millis(2);
@@ -21,14 +21,23 @@ const POLL: Duration = Duration::from_millis(2);
 /// A lock that is held until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Locked {
-    _file: File,
+    file: File,
+    path: PathBuf,
+}
+
+impl Locked {
+    /// Says whether the path still names the file that is locked: not after somebody deleted it,
+    /// which lets another process in.
+    pub(super) fn is_in_place(&self) -> bool {
+        is_still_at(&self.file, &self.path)
+    }
 }
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
     /// Somebody else held it all the time.
-    #[error("{path} was held by another process for {waited:?}")]
+    #[error("{path} is held by another process, which did not let go {waited}", waited = within(*waited))]
     Held {
         /// The lock file.
         path: PathBuf,
@@ -66,10 +75,12 @@ pub(crate) fn lock_within(path: &Path, wait: Duration) -> Result<Locked, LockErr
     loop {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_still_at(&file, path) => return Ok(Locked { _file: file }),
-            // Deleted and made anew meanwhile, or a signal came: try again at once.
-            Ok(()) | Err(Errno::INTR) => continue,
-            Err(Errno::WOULDBLOCK) => {}
+            Ok(()) if is_still_at(&file, path) => {
+                let path = path.to_owned();
+                return Ok(Locked { file, path });
+            }
+            // Deleted and made anew meanwhile, a signal came, or somebody holds it.
+            Ok(()) | Err(Errno::INTR | Errno::WOULDBLOCK) => {}
             Err(_) => {
                 return Err(LockError::NoLocks {
                     path: path.to_owned(),

@@ -1,12 +1,11 @@
 //! The smallest HTTP client that a test needs: what it sends is what it says.
 
-use std::{
-    io::{self, Read as _, Write as _},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{io, net::TcpStream, time::Duration};
 
 use serde_json::Value;
+
+/// How long an answer is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer, whole.
 #[derive(Debug)]
@@ -52,8 +51,19 @@ pub fn http(
     body: &[u8],
 ) -> io::Result<Answer> {
     let authority = base.strip_prefix("http://").unwrap_or(base);
-    let mut stream = TcpStream::connect(authority)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let stream = TcpStream::connect(authority)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    exchange(stream, authority, (method, path), headers, body)
+}
+
+/// Sends one request over a stream that is open, and reads the answer to its end.
+pub(super) fn exchange(
+    mut stream: impl io::Read + io::Write,
+    authority: &str,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers
         .iter()

@@ -3,17 +3,14 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Child, ChildStdin, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, channel},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 
-use super::World;
-
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::{World, http::PATIENCE, wait::now};
 
 /// One MCP client (2025-06-18) over `earshot mcp`.
 #[derive(Debug)]
@@ -40,7 +37,17 @@ impl StdioClient {
     /// # Panics
     /// When it does not answer.
     pub fn start_with(world: &World, folder: &Path, name: &str, env: &[(&str, &str)]) -> Self {
-        let mut client = Self::spawn(world, folder, env);
+        let mut command = world.earshot(folder);
+        command.arg("mcp").envs(env.iter().copied());
+        Self::start_command(command, name)
+    }
+
+    /// Runs a command whose standard streams speak MCP, and initializes.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn start_command(command: Command, name: &str) -> Self {
+        let mut client = Self::open(command);
         client.welcome = client.ask(
             "initialize",
             json!({
@@ -57,10 +64,17 @@ impl StdioClient {
     /// # Panics
     /// When it cannot be started.
     pub fn spawn(world: &World, folder: &Path, env: &[(&str, &str)]) -> Self {
-        let mut child = world
-            .earshot(folder)
-            .arg("mcp")
-            .envs(env.iter().copied())
+        let mut command = world.earshot(folder);
+        command.arg("mcp").envs(env.iter().copied());
+        Self::open(command)
+    }
+
+    /// Runs a command whose standard streams speak MCP, and says nothing.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn open(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -123,22 +137,71 @@ impl StdioClient {
     ///
     /// # Panics
     /// When none comes.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a literal is handed in, and nobody needs it afterwards"
+    )]
     pub fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.try_ask(method, &params, PATIENCE)
+            .unwrap_or_else(|why| panic!("{method}: {why}"))
+    }
+
+    /// Sends a request and waits so long for its answer, passing over everything else.
+    ///
+    /// # Errors
+    /// That none came, or what came instead of one.
+    pub fn try_ask(
+        &mut self,
+        method: &str,
+        params: &Value,
+        patience: Duration,
+    ) -> Result<Value, String> {
         self.next += 1;
         let id = self.next;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let stdin = self.stdin.as_mut().ok_or("its input is closed")?;
+        let written = stdin.write_all(format!("{request}\n").as_bytes());
+        written.map_err(|error| error.to_string())?;
+        let until = now() + patience;
         loop {
-            let answer: Value = serde_json::from_str(&self.line()).expect("a line is JSON");
+            let left = until.saturating_duration_since(now());
+            let line = self.lines.recv_timeout(left);
+            let line = line.map_err(|error| format!("no answer within {patience:?}: {error}"))?;
+            let answer: Value =
+                serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))?;
             if answer["id"] == json!(id) {
-                return answer;
+                return Ok(answer);
             }
         }
+    }
+
+    /// Calls a tool, and returns its structured content.
+    ///
+    /// # Errors
+    /// That no answer came within the time, and whatever was answered but success.
+    pub fn try_call(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        patience: Duration,
+    ) -> Result<Value, String> {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let answer = self.try_ask("tools/call", &params, patience)?;
+        let result = &answer["result"];
+        if result.is_null() || result["isError"] == json!(true) {
+            return Err(answer.to_string());
+        }
+        Ok(result["structuredContent"].clone())
     }
 
     /// Calls a tool, and returns its result whole.
     ///
     /// # Panics
     /// When the call is a protocol error.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a literal is handed in, and nobody needs it afterwards"
+    )]
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.ask(
             "tools/call",

@@ -68,10 +68,6 @@ impl World {
     ///
     /// # Panics
     /// When the test itself was started from nowhere.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests have no other configuration"
-    )]
     pub fn binary() -> PathBuf {
         std::env::var_os("EARSHOT_BIN").map_or_else(
             || {
@@ -94,6 +90,9 @@ impl World {
     }
 
     /// Makes a repository with one commit.
+    ///
+    /// # Panics
+    /// When that fails.
     pub fn repo(&self, name: &str) -> PathBuf {
         let root = self.path().join(name);
         fs_err::create_dir_all(root.join("src")).expect("a folder");
@@ -168,6 +167,24 @@ impl World {
         let ran = self.run(folder, &[arguments, &["--format", "json"]].concat());
         assert_eq!(ran.code, Some(0), "earshot {arguments:?}: {ran:?}");
         ran.json()
+    }
+
+    /// Returns the state folder of the node of a checkout, which need not exist.
+    ///
+    /// # Panics
+    /// When it cannot be found out.
+    pub fn node_folder(&self, checkout: &Path) -> PathBuf {
+        let lease = self.json(checkout, &["serve", "status"])["lease_path"].clone();
+        let lease = PathBuf::from(lease.as_str().expect("a path"));
+        lease.parent().expect("it lies in a folder").to_owned()
+    }
+
+    /// Returns the process that serves a checkout, if one does.
+    pub fn serving(&self, checkout: &Path) -> Option<u32> {
+        let status = self.run(checkout, &["serve", "status", "--format", "json"]);
+        let status: Value = serde_json::from_str(&status.stdout).ok()?;
+        let ready = status["standing"] == "ready";
+        ready.then(|| status["pid"].as_u64()?.try_into().ok())?
     }
 
     /// Lists the processes of this world that serve.

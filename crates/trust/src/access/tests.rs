@@ -65,15 +65,29 @@ fn caller_verdict_loopback() {
     );
     assert_eq!(verdict(|f| f.fetch_site = Some(b"same-origin")), allowed);
     assert_eq!(verdict(|f| f.fetch_site = Some(b"none")), allowed);
-    for origin in [
-        &b"http://localhost:17400"[..],
-        b"http://127.0.0.1:17400",
-        b"http://[::1]:17400",
+    // A page's own origin is the very host that it calls: another name of loopback may be another
+    // user's server.
+    let page = |host: &'static [u8], origin: &'static [u8]| {
+        verdict(move |f| {
+            f.hosts = vec![host].leak();
+            f.origins = vec![origin].leak();
+        })
+    };
+    for (host, origin) in [
+        (&b"localhost:17400"[..], &b"http://localhost:17400"[..]),
+        (b"127.0.0.1:17400", b"http://127.0.0.1:17400"),
+        (b"[::1]:17400", b"http://[::1]:17400"),
+        (b"LOCALHOST.:17400", b"http://localhost:17400"),
     ] {
-        assert_eq!(
-            verdict(|f| f.origins = &[origin][..].to_vec().leak()[..]),
-            allowed
-        );
+        assert_eq!(page(host, origin), allowed);
+    }
+    for (host, origin) in [
+        (&b"127.0.0.1:17400"[..], &b"http://localhost:17400"[..]),
+        (b"127.0.0.1:17400", b"http://127.0.0.2:17400"),
+        (b"localhost:17400", b"http://127.0.0.1:17400"),
+        (b"127.0.0.1:17400", b"http://[::1]:17400"),
+    ] {
+        assert_eq!(page(host, origin), Err(Denial::OriginForeign));
     }
 }
 

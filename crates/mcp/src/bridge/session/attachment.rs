@@ -53,22 +53,26 @@ impl Session {
     }
 
     /// Invariant 6.
-    fn may_start(&self) -> bool {
+    pub(super) fn may_start(&self) -> bool {
         self.queue.values().any(Entry::starts_a_node)
     }
 
     fn seek(&mut self) {
+        let may_start = self.may_start();
+        let search = self.find(may_start);
+        self.attachment = Attachment::Seeking { search, may_start };
+    }
+
+    /// Has the finder search, instead of any search under way.
+    pub(super) fn find(&mut self, may_start: bool) -> SearchId {
         let want = Want {
             not_before: self.last_epoch,
-            may_start: self.may_start(),
+            may_start,
         };
         let search = self.next_search;
         self.next_search += 1;
-        self.attachment = Attachment::Seeking {
-            search,
-            may_start: want.may_start,
-        };
         self.effects.push(Effect::Find(search, want));
+        search
     }
 
     pub(super) fn handle_found(
@@ -82,7 +86,7 @@ impl Session {
             may_start,
         } = self.attachment
         else {
-            return;
+            return self.handle_look(now, search, result);
         };
         if search != current {
             return;
@@ -103,7 +107,7 @@ impl Session {
         }
     }
 
-    fn attach(&mut self, now: Now, found: Found) {
+    pub(super) fn attach(&mut self, now: Now, found: Found) {
         tracing::info!(url = %found.url, epoch = found.epoch, "attached to a node");
         self.may_re_announce = self.last_epoch.is_some();
         self.last_epoch = self.last_epoch.max(Some(found.epoch));
@@ -127,8 +131,28 @@ impl Session {
         self.ending = Ending::Ended;
     }
 
-    /// Invariants 2 and 4: closes what there is, keeps what is unanswered, looks for a node.
+    /// Closes what there is, keeps what is unanswered, and looks for a node.
     pub(super) fn lose_node(&mut self, now: Now) {
+        self.let_go(now);
+        let look = self.look.take();
+        self.losses = self.losses.saturating_add(1);
+        if self.losses > 1 {
+            let until = now + backoff(self.losses - 2);
+            let may_start = self.may_start();
+            self.attachment = Attachment::Pausing { until, may_start };
+        } else if let Some(search) = look {
+            // It is after the same, and has watched the node that is gone now.
+            self.attachment = Attachment::Seeking {
+                search,
+                may_start: true,
+            };
+        } else {
+            self.seek();
+        }
+    }
+
+    /// Invariants 2 and 4: closes all connections and takes back what was sent over them.
+    pub(super) fn let_go(&mut self, now: Now) {
         self.effects.push(Effect::Detach);
         self.attempts.clear();
         self.probe = None;
@@ -138,16 +162,6 @@ impl Session {
             *stage = Stage::Initialize { session: None };
         }
         self.take_back(now);
-        self.losses = self.losses.saturating_add(1);
-        if self.losses == 1 {
-            self.seek();
-        } else {
-            let until = now + backoff(self.losses - 2);
-            self.attachment = Attachment::Pausing {
-                until,
-                may_start: self.may_start(),
-            };
-        }
     }
 
     /// Has everything that was at the node wait for the next one.
@@ -210,7 +224,7 @@ impl Session {
                 wire.version.as_deref(),
             );
         }
-        let attempt = self.next_attempt(Purpose::Probe);
+        let attempt = self.next_attempt(now, Purpose::Probe);
         self.probe = Some((attempt, now + PROBE_TIMEOUT));
         self.call(attempt, Method::HEAD, headers, Bytes::new());
     }

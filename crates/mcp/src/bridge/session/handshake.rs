@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// Sends what the replay needs next, unless that is under way.
-    pub(super) fn continue_replay(&mut self) {
+    pub(super) fn continue_replay(&mut self, now: Now) {
         let Handshake::Replaying {
             wire,
             stage,
@@ -146,7 +146,7 @@ impl Session {
                 wire.initialized.clone().unwrap_or_default()
             }
         };
-        let next = self.next_attempt(Purpose::Replay);
+        let next = self.next_attempt(now, Purpose::Replay);
         if let Handshake::Replaying { attempt, .. } = &mut self.handshake {
             *attempt = Some(next);
         }
@@ -238,8 +238,8 @@ impl Session {
             self.say_again(now, frame, request);
         }
         if let Some(abandoned) = abandoned {
-            let attempt = self.next_attempt(Purpose::Deletion);
-            let call = self.deletion(attempt, &abandoned);
+            let attempt = self.next_attempt(now, Purpose::Deletion);
+            let call = self.deletion(attempt, Some(&abandoned));
             self.effects.push(Effect::Call(call));
         }
     }
@@ -271,25 +271,24 @@ impl Session {
         }
     }
 
-    /// Returns the goodbye to the node, where it keeps a wire session.
-    pub(super) fn deletion_of_live_session(&mut self) -> Option<Call> {
-        let session = self
-            .handshake
-            .wire()?
-            .session
-            .clone()
-            .filter(|_| self.is_attached())?;
-        let attempt = self.next_attempt(Purpose::Deletion);
-        Some(self.deletion(attempt, &session))
+    /// Returns the goodbye to the node: of the wire session, and of the seat where there is none.
+    pub(super) fn goodbye(&mut self, now: Now) -> Option<Call> {
+        if !self.is_attached() {
+            return None;
+        }
+        let attempt = self.next_attempt(now, Purpose::Deletion);
+        let wire = self.handshake.wire();
+        let session = wire.and_then(|wire| wire.session.as_deref());
+        Some(self.deletion(attempt, session))
     }
 
-    fn deletion(&self, attempt: AttemptId, session: &str) -> Call {
+    fn deletion(&self, attempt: AttemptId, session: Option<&str>) -> Call {
         let mut headers = self.identity.clone();
         let version = self
             .handshake
             .wire()
             .and_then(|wire| wire.version.as_deref());
-        headers::add_session(&mut headers, Some(session), version);
+        headers::add_session(&mut headers, session, version);
         Call {
             attempt,
             method: Method::DELETE,

@@ -14,7 +14,7 @@
 //! 1. A request is answered once. Messages without an id are never answered.
 //! 2. A request frame has one number, whatever happens to the node; numbers rise as they are sent.
 //! 3. Nothing is sent while the handshake, or the very first request of the seat, is under way.
-//! 4. Old connections are closed before another node is looked for.
+//! 4. Old connections are closed before another node is spoken to.
 //! 5. One loss of the wire session makes one replay, however many requests report it, and a request
 //!    that loses it twice is answered with the node's error.
 //! 6. Only a request of the client starts a node.
@@ -23,6 +23,7 @@ mod attachment;
 mod entry;
 mod handshake;
 mod intake;
+mod look;
 mod numbers;
 mod push;
 mod replies;
@@ -37,6 +38,7 @@ use http::HeaderMap;
 use self::attachment::Attachment;
 use self::entry::{Entry, Request};
 use self::handshake::Handshake;
+use self::look::Look;
 use self::numbers::Numbers;
 use self::push::Push;
 use super::clock::Now;
@@ -125,6 +127,13 @@ enum Purpose {
     Deletion,
 }
 
+/// An exchange under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Attempt {
+    purpose: Purpose,
+    since: Now,
+}
+
 /// How the client's side ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
@@ -161,7 +170,7 @@ pub(super) struct Session {
     queue_bytes: usize,
     next_entry: u64,
 
-    attempts: BTreeMap<AttemptId, Purpose>,
+    attempts: BTreeMap<AttemptId, Attempt>,
     next_attempt: AttemptId,
 
     push: Push,
@@ -172,6 +181,7 @@ pub(super) struct Session {
     /// When the node last gave a sign of life.
     heard_at: Now,
     probe: Option<(AttemptId, Now)>,
+    look: Look,
 
     /// The version of the last request that stood alone: its notifications go under it.
     stateless_version: Option<String>,
@@ -212,6 +222,7 @@ impl Session {
             push_replayed: false,
             heard_at: Now::ZERO,
             probe: None,
+            look: Look::default(),
             stateless_version: None,
             announcement: None,
             subscriptions: BTreeMap::new(),
@@ -228,13 +239,13 @@ impl Session {
         }
         match input {
             Input::Line(line) => self.handle_line(now, line),
-            Input::ClientGone => self.end(),
+            Input::ClientGone => self.end(now),
             Input::Found(search, result) => self.handle_found(now, search, result),
             Input::Exchange(attempt, event) => self.handle_event(now, attempt, event),
             Input::Wake => self.handle_wake(now),
         }
         self.pump(now);
-        self.end_if_drained();
+        self.end_if_drained(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -259,11 +270,16 @@ impl Session {
                 entry.expires_at(self.request_deadline)
             }
         });
-        [drain, self.attachment_wake(), self.push_wake()]
-            .into_iter()
-            .flatten()
-            .chain(entries)
-            .min()
+        [
+            drain,
+            self.attachment_wake(),
+            self.look_wake(),
+            self.push_wake(),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(entries)
+        .min()
     }
 
     fn handle_wake(&mut self, now: Now) {
@@ -272,6 +288,7 @@ impl Session {
             return;
         }
         self.wake_attachment(now);
+        self.look_if_due(now);
         self.expire(now);
     }
 
@@ -280,15 +297,15 @@ impl Session {
         self.ending = Ending::Draining(now + DRAIN);
     }
 
-    fn end_if_drained(&mut self) {
+    fn end_if_drained(&mut self, now: Now) {
         let draining = matches!(self.ending, Ending::Draining(_));
         if draining && !self.queue.values().any(Entry::is_owed) {
-            self.end();
+            self.end(now);
         }
     }
 
-    fn end(&mut self) {
-        let goodbye = self.deletion_of_live_session();
+    fn end(&mut self, now: Now) {
+        let goodbye = self.goodbye(now);
         self.ending = Ending::Ended;
         self.effects.push(Effect::End { goodbye });
     }

@@ -42,7 +42,7 @@ impl Session {
             wire.session.as_deref(),
             wire.version.as_deref(),
         );
-        let attempt = self.next_attempt(Purpose::Push);
+        let attempt = self.next_attempt(now, Purpose::Push);
         self.push = Push::Opening { attempt };
         self.call(attempt, Method::GET, headers, Bytes::new());
     }

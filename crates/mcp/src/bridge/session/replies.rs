@@ -6,14 +6,14 @@ use http::StatusCode;
 use super::entry::{Phase, RequestKind, Role};
 use super::handshake::{Handshake, Wire};
 use super::push::Push;
-use super::{Effect, Purpose, RESENDS_MAX, SUBSCRIPTIONS_MAX, Session, backoff};
+use super::{Attempt, Effect, Purpose, RESENDS_MAX, SUBSCRIPTIONS_MAX, Session, backoff};
 use crate::bridge::answer::{self, INTERNAL_ERROR, Message, UNAVAILABLE, Verdict};
 use crate::bridge::clock::Now;
 use crate::bridge::exchange::{AttemptId, End, Event};
 
 impl Session {
     pub(super) fn handle_event(&mut self, now: Now, attempt: AttemptId, event: Event) {
-        let Some(purpose) = self.attempts.get(&attempt).copied() else {
+        let Some(Attempt { purpose, .. }) = self.attempts.get(&attempt).copied() else {
             // Its request is answered or cancelled: what a node still says is of no use.
             if !matches!(event, Event::End(_)) {
                 self.effects.push(Effect::Abort(attempt));
@@ -26,6 +26,7 @@ impl Session {
             _ => {
                 self.heard_at = now;
                 self.losses = 0;
+                self.look.resume();
             }
         }
         if matches!(event, Event::End(_)) {

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method};
 use super::attachment::Attachment;
 use super::entry::{Entry, Phase, Request, RequestKind, Role, Route};
 use super::handshake::Handshake;
-use super::{Effect, Ending, IN_FLIGHT_MAX, Purpose, Session};
+use super::{Attempt, Effect, Ending, IN_FLIGHT_MAX, Purpose, Session};
 use crate::bridge::answer::{self, UNAVAILABLE};
 use crate::bridge::clock::Now;
 use crate::bridge::exchange::{AttemptId, Call};
@@ -47,16 +47,16 @@ impl Session {
             }
             Attachment::Attached => {
                 if matches!(self.handshake, Handshake::Replaying { .. }) {
-                    self.continue_replay();
+                    self.continue_replay(now);
                 } else {
                     self.open_push(now);
-                    self.send_waiting();
+                    self.send_waiting(now);
                 }
             }
         }
     }
 
-    fn send_waiting(&mut self) {
+    fn send_waiting(&mut self, now: Now) {
         let waiting: Vec<u64> = self
             .queue
             .iter()
@@ -64,7 +64,7 @@ impl Session {
             .collect();
         for key in waiting {
             match self.step(key) {
-                Step::Send => self.send(key),
+                Step::Send => self.send(now, key),
                 Step::Skip => {}
                 Step::Stop => break,
                 Step::Refuse => self.fail(key, INVALID_REQUEST, "the initialize has failed"),
@@ -108,8 +108,8 @@ impl Session {
         if twin { Step::Skip } else { Step::Send }
     }
 
-    fn send(&mut self, key: u64) {
-        let attempt = self.next_attempt(Purpose::Entry(key));
+    fn send(&mut self, now: Now, key: u64) {
+        let attempt = self.next_attempt(now, Purpose::Entry(key));
         let generation = self.handshake.generation();
         let mut headers = self.identity.clone();
         headers::add_post(&mut headers);
@@ -139,10 +139,11 @@ impl Session {
         self.call(attempt, Method::POST, headers, body);
     }
 
-    pub(super) fn next_attempt(&mut self, purpose: Purpose) -> AttemptId {
+    pub(super) fn next_attempt(&mut self, now: Now, purpose: Purpose) -> AttemptId {
         let attempt = self.next_attempt;
         self.next_attempt += 1;
-        self.attempts.insert(attempt, purpose);
+        let since = now;
+        self.attempts.insert(attempt, Attempt { purpose, since });
         attempt
     }
 

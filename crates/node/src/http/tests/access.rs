@@ -105,7 +105,7 @@ async fn pages_of_other_origins_are_refused_and_own_ones_are_not() {
     }
     assert_eq!(
         write(&[
-            ("origin", "http://127.0.0.1:17400"),
+            ("origin", "http://localhost:17400"),
             ("sec-fetch-site", "same-origin")
         ])
         .await,
