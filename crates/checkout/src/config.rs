@@ -12,7 +12,7 @@ use gix_config::file::{Metadata, init};
 
 use crate::checkout::{Checkout, CheckoutKind};
 use crate::files::read_small;
-use crate::runner::{GitRunner, Plumbing};
+use crate::runner::{GitError, GitRunner, Plumbing};
 
 /// Settings of one git directory.
 #[derive(Clone, Debug, Default)]
@@ -80,4 +80,26 @@ pub fn ignore_case(checkout: &Checkout) -> bool {
     GitRunner::new()
         .and_then(|runner| runner.run(&checkout.root, Plumbing::Config, &arguments))
         .is_ok_and(|answer| answer.trim_ascii_end() == b"true")
+}
+
+/// Returns whether a file of a checkout is tracked: it stands in git's index.
+///
+/// What cannot be found out counts as tracked, since whoever asks wants to keep away from what a
+/// repository brings along. A folder without git tracks nothing.
+pub fn is_tracked(checkout: &Checkout, file: &Path) -> bool {
+    let relative = file
+        .strip_prefix(&checkout.root)
+        .ok()
+        .and_then(Path::to_str);
+    match (checkout.kind, relative) {
+        (CheckoutKind::Folder, _) => false,
+        (_, None) => true,
+        (_, Some(relative)) => {
+            let entry = format!(":{relative}");
+            let arguments = ["--quiet", "--verify", entry.as_str()];
+            let answer = GitRunner::new()
+                .and_then(|runner| runner.run(&checkout.root, Plumbing::RevParse, &arguments));
+            !matches!(answer, Err(GitError::Failed { .. }))
+        }
+    }
 }

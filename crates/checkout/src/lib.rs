@@ -27,7 +27,7 @@ mod worktrees;
 
 pub use checkout::{Checkout, CheckoutKind, CommonDirIdentity, common_dir_identity};
 pub use claim_path::{ClaimPathError, claim_path};
-pub use config::ignore_case;
+pub use config::{ignore_case, is_tracked};
 pub use head::{Head, head};
 pub use id::{CheckoutId, IdError, RepositoryId};
 pub use layout::is_checkout_top;

@@ -9,6 +9,7 @@ use earshot_mcp::{HttpSettings, http_service};
 use earshot_proto::{
     claims::Case,
     lease::{End, Epoch, Timings, Verdict},
+    text::Line,
 };
 use earshot_trust::LoopbackPolicy;
 use http::{Request, Response};
@@ -187,7 +188,7 @@ impl Node {
             checkout_id: checkout.id().to_string(),
             alone: None,
         };
-        let head = head(checkout);
+        let head = clean_head(checkout);
         let case = if ignore_case(checkout) {
             Case::Folded
         } else {
@@ -370,7 +371,7 @@ impl Node {
         let executable = self.executable.clone();
         let (there, head, stale) = blocking(move || {
             let there = is_there(&checkout);
-            (there, head(&checkout), executable.stale())
+            (there, clean_head(&checkout), executable.stale())
         })
         .await?;
         self.missed = if there { 0 } else { self.missed + 1 };
@@ -402,6 +403,15 @@ impl Node {
         );
         Ok(true)
     }
+}
+
+/// Reads branch and head. A branch's name reaches terminals and pages, so it is cleaned here.
+fn clean_head(checkout: &Checkout) -> Head {
+    let mut head = head(checkout);
+    head.branch = head
+        .branch
+        .map(|branch| Line::name(&branch).as_str().to_owned());
+    head
 }
 
 /// Says whether the checkout's folder is still the one that this node was started for.

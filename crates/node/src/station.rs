@@ -16,7 +16,10 @@ use earshot_proto::{
         Epoch, Examination, HeartbeatWatch, Here, LeaseDocument, LeaseToken, Parsed, Standing,
         Verdict, holder_verdict, standing,
     },
+    text::Line,
 };
+
+use rustix::fs::OFlags;
 
 use crate::{
     capabilities::StatusOutput,
@@ -114,8 +117,13 @@ pub(crate) enum EnsureError {
     #[error("the node cannot be started")]
     Spawn(#[source] io::Error),
     /// It ended instead of serving.
-    #[error("the node ended at once: {}", .0.why)]
-    Ended(LastWords),
+    #[error("the node ended at once: {}", .last_words.why)]
+    Ended {
+        /// What it left in its log.
+        last_words: LastWords,
+        /// Its exit code; `None` when a signal ended it.
+        code: Option<i32>,
+    },
     /// It lives where it cannot be reached.
     #[error(
         "the node of this checkout runs in another container or namespace and cannot be reached"
@@ -248,7 +256,10 @@ impl Station {
             }
             match child.try_wait() {
                 Ok(Some(status)) if !status.success() => {
-                    return Err(EnsureError::Ended(self.last_words(log_length, status)));
+                    return Err(EnsureError::Ended {
+                        last_words: self.last_words(log_length, status),
+                        code: status.code(),
+                    });
                 }
                 // It found another one that holds, or is about to hold, the lease.
                 Ok(Some(_)) => return Ok(()),
@@ -277,6 +288,8 @@ impl Station {
         if let Some(host) = &ensure.host {
             command.arg("--host").arg(host);
         }
+        // What the caller left open is not the node's: a lock, or a pipe that somebody reads to its end.
+        close_fds::set_fds_cloexec(3, &[]);
         command.env_clear().envs(kept_environment());
         command.current_dir(self.folder.path());
         let child = command
@@ -297,6 +310,7 @@ impl Station {
             .create(true)
             .append(true)
             .mode(0o600)
+            .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0))
             .open(path)
     }
 
@@ -317,7 +331,9 @@ impl Station {
             standing: look.standing.as_str().to_owned(),
             checkout_id: self.checkout.id().to_string(),
             repository_id: self.checkout.repository_id().to_string(),
-            branch: earshot_checkout::head(&self.checkout).branch,
+            branch: earshot_checkout::head(&self.checkout)
+                .branch
+                .map(|branch| Line::name(&branch).as_str().to_owned()),
             lease_path: Some(self.folder.lease_file().to_string_lossy().into_owned()),
             desired_host: Some(desired_host),
             ..StatusOutput::default()

@@ -12,11 +12,11 @@ mod world;
 
 use http::PATIENCE;
 pub use http::{Answer, http};
-pub use load::{Load, Worked};
+pub use load::{Load, Worked, come_and_go};
 pub use root::{Mount, SOMEBODY_ELSE, skip_unless_root, skip_without};
 pub use signal::{Stopped, is_running, kill};
 pub use socket::{SeatClient, socket_http};
 pub use stdio::StdioClient;
 pub use wait::eventually;
 pub use wire::{WireClient, initialize, post};
-pub use world::{Ran, World};
+pub use world::{Ran, World, serving_processes};

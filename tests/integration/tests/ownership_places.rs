@@ -8,8 +8,8 @@ use std::{
 };
 
 use earshot_testkit::process::{
-    Mount, Ran, SOMEBODY_ELSE, StdioClient, World, eventually, http, is_running, skip_unless_root,
-    skip_without,
+    Mount, Ran, SOMEBODY_ELSE, StdioClient, World, eventually, http, is_running, kill,
+    serving_processes, skip_unless_root, skip_without,
 };
 use serde_json::{Value, json};
 
@@ -80,6 +80,14 @@ impl SecondUser {
             command.env_remove(name);
         }
         command
+    }
+}
+
+impl Drop for SecondUser {
+    fn drop(&mut self) {
+        for pid in serving_processes(&format!("HOME={}", self.home.display())) {
+            kill(pid);
+        }
     }
 }
 

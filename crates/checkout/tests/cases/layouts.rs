@@ -3,7 +3,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use earshot_checkout::{
-    CheckoutKind, Head, RepositoryId, ResolveError, head, ignore_case, resolve, worktrees,
+    CheckoutKind, Head, RepositoryId, ResolveError, head, ignore_case, is_tracked, resolve,
+    worktrees,
 };
 
 use crate::scratch::{REFTABLE, Scratch, rows};
@@ -218,4 +219,19 @@ fn no_variable_of_the_environment_misroutes() {
         ("GIT_NAMESPACE", OsStr::new("n")),
     ];
     assert_eq!(scratch.answer(&scratch.path("r/src"), &variables), quiet);
+}
+
+#[test]
+fn only_what_stands_in_the_index_is_tracked() {
+    let scratch = Scratch::new();
+    scratch.repository("repo");
+    fs::write(scratch.path("repo/untracked"), "x").unwrap();
+    let checkout = resolve(&scratch.path("repo")).unwrap();
+    assert!(is_tracked(&checkout, &checkout.root.join("README")));
+    assert!(!is_tracked(&checkout, &checkout.root.join("untracked")));
+    assert!(!is_tracked(&checkout, &checkout.root.join("missing")));
+    assert!(
+        is_tracked(&checkout, &scratch.path("elsewhere")),
+        "not known here"
+    );
 }

@@ -199,7 +199,7 @@ async fn answer(
                 .lock()
                 .unwrap()
                 .remove(&session.unwrap_or_default());
-            status(if ended { 202 } else { 404 }, "")
+            status(if ended { 204 } else { 404 }, "")
         }
         Method::POST => {
             let value: Value = serde_json::from_slice(&body).unwrap_or_default();

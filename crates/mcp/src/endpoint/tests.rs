@@ -4,6 +4,7 @@ mod calls;
 mod handshake;
 mod headers;
 mod persistence;
+mod twins;
 
 use earshot_trust::{Origin, Surface, Writes};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use earshot_capability::{Call, Capability, CliVerb, Code, Draft, Failure};
 use earshot_proto::{
-    board::{AnnounceError, Changes, Collision, Cursor, Meeting, Row, Said},
+    board::{AnnounceError, Announcement, Changes, Collision, Cursor, Meeting, Row, Said},
     claims::{Claims, Pairs},
     limits::CLAIMS_MAX,
     text::Line,
@@ -17,6 +17,12 @@ use crate::{
     cli::with_causes,
     core::{Announcing, Listing, NodeHandle, Repetition},
 };
+
+/// Paths of one announcement, pairs of one collision, and collisions, that an answer shows: an
+/// agent's context is dear, and these few say whom to talk to.
+const PATHS_SHOWN: usize = 8;
+const PAIRS_SHOWN: usize = 4;
+const COLLISIONS_SHOWN: usize = 8;
 
 /// Returns the capabilities of the board.
 pub(super) fn capabilities(node: &NodeHandle) -> [Capability; 3] {
@@ -131,8 +137,11 @@ struct UnreadOut {
 struct AnnouncementOut {
     /// What the peer is about to do, in its own words.
     intent: String,
-    /// The paths it expects to touch.
+    /// The paths it expects to touch; the first ones, unless detail was asked for.
     paths: Vec<String>,
+    /// How many more there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    paths_more: usize,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -399,19 +408,20 @@ pub(crate) fn announce_failure(error: &AnnounceError) -> Failure {
 }
 
 fn announced(node: &NodeHandle, answer: &Announcing) -> AnnounceOutput {
+    let met = &answer.meetings.met;
+    let shown = COLLISIONS_SHOWN.min(met.len());
     AnnounceOutput {
         peer: answer.peer.to_string(),
-        announcement: answer.announcement.as_ref().map(|it| AnnouncementOut {
-            intent: it.intent.as_str().to_owned(),
-            paths: paths_of(&it.claims),
-        }),
-        collisions: answer
-            .meetings
-            .met
+        announcement: answer
+            .announcement
+            .as_ref()
+            .map(|it| announcement(it, false)),
+        collisions: met
             .iter()
+            .take(shown)
             .map(|met| meeting(node, met))
             .collect(),
-        collisions_more: answer.meetings.more,
+        collisions_more: answer.meetings.more + met.len() - shown,
     }
 }
 
@@ -432,7 +442,8 @@ fn meeting(node: &NodeHandle, met: &Meeting) -> MeetingOut {
 }
 
 fn listed(node: &NodeHandle, listing: Listing, detail: bool) -> ListOutput {
-    let collisions = listing.collisions.iter();
+    let shown = COLLISIONS_SHOWN.min(listing.collisions.len());
+    let collisions = listing.collisions.iter().take(shown);
     ListOutput {
         count: listing.count,
         me: listing.me.map(|me| me.to_string()),
@@ -444,7 +455,7 @@ fn listed(node: &NodeHandle, listing: Listing, detail: bool) -> ListOutput {
         collisions: collisions
             .map(|(collision, seats)| collided(node, collision, seats))
             .collect(),
-        collisions_more: listing.collisions_more,
+        collisions_more: listing.collisions_more + listing.collisions.len() - shown,
         unread: Vec::new(),
         more: listing.more.map(|cursor| cursor.to_string()),
         ticket: listing.ticket,
@@ -481,10 +492,7 @@ fn peer(node: &NodeHandle, row: &Row, detail: bool) -> PeerOut {
         attached: row.attached(),
         attached_at: row.attached_at.to_string(),
         last_seen: row.last_seen.to_string(),
-        announcement: row.announcement().map(|it| AnnouncementOut {
-            intent: it.intent.as_str().to_owned(),
-            paths: paths_of(&it.claims),
-        }),
+        announcement: row.announcement().map(|it| announcement(it, detail)),
         origin: OriginOut {
             kind: "here",
             node: node.about().checkout_id.clone(),
@@ -507,19 +515,31 @@ fn peer(node: &NodeHandle, row: &Row, detail: bool) -> PeerOut {
     }
 }
 
-fn paths_of(claims: &Claims) -> Vec<String> {
-    claims
-        .as_slice()
-        .iter()
-        .map(|claim| claim.as_str().to_owned())
-        .collect()
+fn announcement(said: &Announcement, detail: bool) -> AnnouncementOut {
+    let claims = said.claims.as_slice();
+    let shown = if detail {
+        claims.len()
+    } else {
+        PATHS_SHOWN.min(claims.len())
+    };
+    AnnouncementOut {
+        intent: said.intent.as_str().to_owned(),
+        paths: claims
+            .iter()
+            .take(shown)
+            .map(|claim| claim.as_str().to_owned())
+            .collect(),
+        paths_more: claims.len() - shown,
+    }
 }
 
 fn pairs_of(pairs: &Pairs) -> (Vec<[String; 2]>, usize) {
+    let shown = PAIRS_SHOWN.min(pairs.pairs.len());
     let text = pairs
         .pairs
         .iter()
+        .take(shown)
         .map(|(mine, theirs)| [mine.as_str().to_owned(), theirs.as_str().to_owned()])
         .collect();
-    (text, pairs.more)
+    (text, pairs.more + pairs.pairs.len() - shown)
 }

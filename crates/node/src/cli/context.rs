@@ -10,7 +10,10 @@ use super::{
     printer::Printer,
 };
 use crate::{
-    config::{Environment, MachineConfig, Places, read_machine_config},
+    config::{
+        Environment, MachineConfig, OriginError, Places, judge_home, judge_root,
+        read_machine_config,
+    },
     net::desired_host,
     station::{Ensure, EnsureError, IDLE_DEFAULT, Station, start_of},
     system,
@@ -48,6 +51,9 @@ impl Context {
                 remedy,
             ));
         }
+        if let Some(home) = &self.environment.home {
+            judge_home(home)?;
+        }
         Ok(Places::new(&self.environment, system::host_id())?)
     }
 
@@ -56,7 +62,9 @@ impl Context {
     /// # Errors
     /// When it does not fit, with the line.
     pub(crate) fn machine_config(&self) -> Result<MachineConfig, CliError> {
-        Ok(read_machine_config(&self.places()?.config_file())?)
+        let places = self.places()?;
+        places.refuse_shared_config()?;
+        Ok(read_machine_config(&places.config_file())?)
     }
 
     /// Finds where the checkout is looked for from.
@@ -89,11 +97,22 @@ impl Context {
     /// # Errors
     /// Why there is none.
     pub(crate) fn station(&self) -> Result<Station, CliError> {
-        Ok(Station::find(
-            &self.start()?,
-            &self.places()?,
-            &system::host_id(),
-        )?)
+        let station = Station::find(&self.start()?, &self.places()?, &system::host_id())?;
+        let variable = match (&self.root, &self.environment.root) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some("EARSHOT_ROOT"),
+            (None, None) => self
+                .environment
+                .claude_project_dir
+                .as_ref()
+                .map(|_| "CLAUDE_PROJECT_DIR"),
+        };
+        if let Some(variable) = variable {
+            let here = std::env::current_dir().ok();
+            let listed = self.machine_config()?.roots;
+            judge_root(variable, &station.checkout, here.as_deref(), &listed)?;
+        }
+        Ok(station)
     }
 
     /// Returns what `ensure` does when nothing else is asked.
@@ -169,4 +188,11 @@ pub(crate) async fn blocking<R: Send + 'static>(
         let remedy = "Report this as a fault of earshot.".to_owned();
         CliError::new(Exit::Failed, Code::Internal, error.to_string(), remedy)
     })
+}
+
+impl From<OriginError> for CliError {
+    fn from(error: OriginError) -> Self {
+        let remedy = error.remedy();
+        Self::new(Exit::Refused, Code::Refused, error.to_string(), remedy)
+    }
 }

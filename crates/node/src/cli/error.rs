@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use earshot_capability::{Code, Failure};
+use earshot_checkout::RootIndexError;
 
 use crate::{
     config::{ConfigError, PlaceError},
+    lease::LockError,
     station::{EnsureError, StationError},
     words::sentence,
 };
@@ -23,6 +25,16 @@ pub(crate) enum Exit {
     Unknown = 11,
     /// It was refused.
     Refused = 12,
+}
+
+impl Exit {
+    /// Returns what the exit code of another earshot process means.
+    fn of(code: Option<i32>) -> Self {
+        [Self::Usage, Self::NotReady, Self::Unknown, Self::Refused]
+            .into_iter()
+            .find(|exit| code == Some(*exit as i32))
+            .unwrap_or(Self::Failed)
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -127,12 +139,21 @@ impl From<StationError> for CliError {
                     .unwrap_or_else(|| "Name a folder that exists.".to_owned());
                 Self::new(Exit::Refused, Code::Refused, with_causes(&error), remedy)
             }
-            StationError::Index(error) => Self::new(
-                Exit::Failed,
-                Code::Unavailable,
-                with_causes(&error),
-                "Make the state folder writable, or set EARSHOT_HOME to another.".to_owned(),
-            ),
+            StationError::Index(error) => {
+                let (exit, remedy) = match &error {
+                    RootIndexError::Io(_) => (
+                        Exit::Refused,
+                        "Make the state folder writable, or set EARSHOT_HOME to a folder on a \
+                         local disk with file locks.",
+                    ),
+                    RootIndexError::Busy(_) => (
+                        Exit::NotReady,
+                        "End that process, or continue it if it is stopped.",
+                    ),
+                };
+                let remedy = remedy.to_owned();
+                Self::new(exit, Code::Unavailable, with_causes(&error), remedy)
+            }
         }
     }
 }
@@ -142,18 +163,28 @@ impl From<EnsureError> for CliError {
         let message = with_causes(&error);
         let (exit, remedy) = match &error {
             EnsureError::Place(place) => (Exit::Refused, place.remedy()),
-            EnsureError::Lock(_) => (
+            EnsureError::Lock(LockError::Held { .. }) => (
                 Exit::NotReady,
-                "End or continue the process that holds it, or make the file yours.".to_owned(),
+                "End that process, or continue it if it is stopped.".to_owned(),
+            ),
+            EnsureError::Lock(LockError::Open { .. }) => (
+                Exit::Refused,
+                "Make the state folder yours and writable, or set EARSHOT_HOME to another."
+                    .to_owned(),
+            ),
+            EnsureError::Lock(LockError::NoLocks { .. }) => (
+                Exit::Refused,
+                "Set EARSHOT_HOME to a folder on a local disk of this machine.".to_owned(),
             ),
             EnsureError::Lease(_) => (Exit::Unknown, "Make the state folder readable.".to_owned()),
             EnsureError::Spawn(_) => (
                 Exit::Failed,
                 "Run `earshot serve` here to see why.".to_owned(),
             ),
-            EnsureError::Ended(last) => (
-                Exit::Failed,
-                last.remedy
+            EnsureError::Ended { last_words, code } => (
+                Exit::of(*code),
+                last_words
+                    .remedy
                     .clone()
                     .unwrap_or_else(|| "Run `earshot serve` here to see why.".to_owned()),
             ),

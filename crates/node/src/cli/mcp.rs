@@ -177,7 +177,7 @@ fn find_error(error: EnsureError) -> FindError {
         EnsureError::Place(_)
         | EnsureError::Spawn(_)
         | EnsureError::Elsewhere
-        | EnsureError::Ended(_)
+        | EnsureError::Ended { .. }
         | EnsureError::Lock(LockError::NoLocks { .. } | LockError::Open { .. }) => {
             FindError::Alone(sentences(&error.into()))
         }

@@ -20,6 +20,8 @@ pub(crate) struct MachineConfig {
     pub http: HttpConfig,
     /// When nodes that a client started end by themselves.
     pub idle: IdleConfig,
+    /// Roots that `EARSHOT_ROOT` may name from outside of their repository.
+    pub roots: Vec<PathBuf>,
 }
 
 /// `[http]`.

@@ -2,10 +2,12 @@
 
 mod environment;
 mod file;
+mod origin;
 mod places;
 
 pub(crate) use environment::Environment;
 pub(crate) use file::{
     ConfigError, Loopback, MachineConfig, read_machine_config, read_or_make_key,
 };
+pub(crate) use origin::{OriginError, judge_home, judge_root};
 pub(crate) use places::{NodeFolder, PlaceError, Places};

@@ -12,11 +12,18 @@ use super::Environment;
 /// Longest path of a Unix socket that every system takes, with room for a terminator.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 
+/// Bytes of a socket's short name, with the separator before it.
+const SOCKET_NAME_BYTES: usize = 22;
+
 /// The roots of configuration, data and state on this host.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     config: PathBuf,
+    /// The highest folder of earshot's own above the state.
+    base: PathBuf,
     state: PathBuf,
+    /// The highest folder of earshot's own above the sockets.
+    run_base: PathBuf,
     run: PathBuf,
     host_id: String,
 }
@@ -24,7 +31,9 @@ pub(crate) struct Places {
 /// The state folder of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeFolder {
+    base: PathBuf,
     path: PathBuf,
+    run_base: PathBuf,
     run: PathBuf,
 }
 
@@ -105,10 +114,20 @@ impl Places {
             if !home.is_absolute() {
                 return Err(PlaceError::HomeNotAbsolute(home.clone()));
             }
+            let beside = home.join("run");
+            let fits = beside.as_os_str().len() + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX;
+            let (run_base, run) = if fits {
+                (home.clone(), beside)
+            } else {
+                let run = runtime_folder(environment);
+                (run.clone(), run)
+            };
             return Ok(Self {
                 config: home.join("config"),
+                base: home.clone(),
                 state: home.join("state"),
-                run: home.join("run"),
+                run_base,
+                run,
                 host_id,
             });
         }
@@ -121,16 +140,32 @@ impl Places {
             };
             Ok(base.join("earshot"))
         };
-        let run = environment.xdg_runtime.as_ref().map_or_else(
-            || std::env::temp_dir().join(format!("earshot-{}", rustix::process::getuid().as_raw())),
-            |base| base.join("earshot"),
-        );
+        let run = runtime_folder(environment);
+        let state = under(&environment.xdg_state, ".local/state")?;
         Ok(Self {
             config: under(&environment.xdg_config, ".config")?,
-            state: under(&environment.xdg_state, ".local/state")?,
+            base: state.clone(),
+            state,
+            run_base: run.clone(),
             run,
             host_id,
         })
+    }
+
+    /// Refuses a configuration that somebody else could have written.
+    ///
+    /// # Errors
+    /// [`PlaceError`], with its remedy.
+    pub(crate) fn refuse_shared_config(&self) -> Result<(), PlaceError> {
+        for path in [&self.base, &self.config, &self.config_file()] {
+            match refuse_shared(path) {
+                Ok(()) => {}
+                Err(PlaceError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the machine's configuration file.
@@ -154,7 +189,7 @@ impl Places {
     /// [`PlaceError`], with its remedy.
     pub(crate) fn prepare_host_folder(&self) -> Result<PathBuf, PlaceError> {
         let folder = self.host_folder();
-        make_private(&folder)?;
+        make_private(&self.base, &folder)?;
         Ok(folder)
     }
 
@@ -162,7 +197,9 @@ impl Places {
     pub(crate) fn node_folder(&self, checkout: &CheckoutId) -> NodeFolder {
         let path = self.host_folder().join("nodes").join(checkout.to_string());
         NodeFolder {
+            base: self.base.clone(),
             path,
+            run_base: self.run_base.clone(),
             run: self.run.clone(),
         }
     }
@@ -174,7 +211,7 @@ impl NodeFolder {
     /// # Errors
     /// [`PlaceError`], with its remedy.
     pub(crate) fn prepare(&self) -> Result<(), PlaceError> {
-        make_private(&self.path)?;
+        make_private(&self.base, &self.path)?;
         refuse_without_locks(&self.path)
     }
 
@@ -218,7 +255,7 @@ impl NodeFolder {
         if beside.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
             return Ok(beside);
         }
-        make_private(&self.run)?;
+        make_private(&self.run_base, &self.run)?;
         let hash = blake3::hash(self.path.as_os_str().as_encoded_bytes());
         Ok(self.run.join(format!("{}.sock", &hash.to_hex()[..16])))
     }
@@ -246,17 +283,41 @@ impl NodeFolder {
     }
 }
 
-fn make_private(path: &Path) -> Result<(), PlaceError> {
-    let io = |source| PlaceError::Io {
-        path: path.to_owned(),
-        source,
-    };
+/// Returns the folder for sockets whose own path would be too long.
+fn runtime_folder(environment: &Environment) -> PathBuf {
+    environment.xdg_runtime.as_ref().map_or_else(
+        || std::env::temp_dir().join(format!("earshot-{}", rustix::process::getuid().as_raw())),
+        |base| base.join("earshot"),
+    )
+}
+
+/// Makes a folder, 0700, and refuses it unless it and every folder above it, up to the base, are the
+/// user's own and closed to the writing of others: whoever can rename a folder above can put another
+/// in the place of what lies below (`attacks.md` 40).
+fn make_private(base: &Path, path: &Path) -> Result<(), PlaceError> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(io)?;
-    let metadata = fs_err::symlink_metadata(path).map_err(io)?;
+        .map_err(|source| PlaceError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+    for folder in path
+        .ancestors()
+        .take_while(|folder| folder.starts_with(base))
+    {
+        refuse_shared(folder)?;
+    }
+    Ok(())
+}
+
+/// Refuses a file or folder that is not the user's own, or that others may write.
+pub(super) fn refuse_shared(path: &Path) -> Result<(), PlaceError> {
+    let metadata = fs_err::metadata(path).map_err(|source| PlaceError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
     let mode = metadata.permissions().mode() & 0o777;
     if metadata.uid() != rustix::process::getuid().as_raw() {
         return Err(PlaceError::ForeignOwner {
@@ -264,7 +325,7 @@ fn make_private(path: &Path) -> Result<(), PlaceError> {
             owner: metadata.uid(),
         });
     }
-    if !metadata.is_dir() || mode & 0o022 != 0 {
+    if mode & 0o022 != 0 {
         return Err(PlaceError::OthersWrite {
             path: path.to_owned(),
             mode,
@@ -307,4 +368,81 @@ fn refuse_without_locks(path: &Path) -> Result<(), PlaceError> {
 #[cfg(not(target_os = "linux"))]
 fn refuse_without_locks(_: &Path) -> Result<(), PlaceError> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home() -> (tempfile::TempDir, Places) {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Environment {
+            home: Some(folder.path().join("home")),
+            ..Environment::default()
+        };
+        let places = Places::new(&environment, "host".to_owned()).unwrap();
+        (folder, places)
+    }
+
+    fn open_to_all(path: &Path) {
+        fs_err::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+
+    #[test]
+    fn every_folder_from_the_home_down_must_be_closed_to_others() {
+        for shared in [
+            "",
+            "state",
+            "state/hosts",
+            "state/hosts/host",
+            "state/hosts/host/nodes",
+        ] {
+            let (folder, places) = home();
+            let node = places.node_folder(&CheckoutId::of(Path::new("/r")));
+            node.prepare().unwrap();
+            open_to_all(&folder.path().join("home").join(shared));
+            let refused = node.prepare().unwrap_err();
+            assert!(
+                matches!(refused, PlaceError::OthersWrite { .. }),
+                "{shared}: {refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_others_can_write_is_refused() {
+        for shared in ["", "config", "config/config.toml"] {
+            let (folder, places) = home();
+            places.refuse_shared_config().unwrap();
+            let config = folder.path().join("home/config");
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&config)
+                .unwrap();
+            fs_err::write(config.join("config.toml"), "").unwrap();
+            places.refuse_shared_config().unwrap();
+            open_to_all(&folder.path().join("home").join(shared));
+            assert!(places.refuse_shared_config().is_err(), "{shared}");
+        }
+    }
+
+    #[test]
+    fn a_long_path_gets_its_socket_under_a_short_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = folder.path().join("x".repeat(80));
+        let environment = Environment {
+            home: Some(long),
+            xdg_runtime: Some(folder.path().join("run")),
+            ..Environment::default()
+        };
+        let places = Places::new(&environment, "host".to_owned()).unwrap();
+        let node = places.node_folder(&CheckoutId::of(Path::new("/r")));
+        let socket = node.socket_file().unwrap();
+        assert!(
+            socket.as_os_str().len() <= SOCKET_PATH_BYTES_MAX,
+            "{}",
+            socket.display()
+        );
+    }
 }

@@ -289,7 +289,7 @@ impl Keeper {
         match made() {
             Ok((token, alive, file)) => {
                 self.alive = Some(alive);
-                self.kept_alive = token.alive_name().as_str().to_owned();
+                token.alive_name().as_str().clone_into(&mut self.kept_alive);
                 Input::AliveMade { token, file }
             }
             Err(error) => self.failed(&error),

@@ -4,7 +4,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -16,6 +16,9 @@ use super::{StdioClient, World, eventually};
 
 /// How long one call may take: what common clients wait for.
 const CALL: Duration = Duration::from_mins(1);
+
+/// Clients that come and go side by side.
+const AT_A_TIME: usize = 4;
 
 /// Clients in loops; two and two of them claim the same folder.
 #[derive(Debug)]
@@ -95,6 +98,33 @@ impl Load {
             .map(|worker| worker.thread.join().expect("a worker ends"))
             .collect()
     }
+}
+
+/// Has clients come and go, so many in all and a few at a time, every other one announcing something.
+///
+/// # Panics
+/// When one is not served, or its bridge does not end in order.
+pub fn come_and_go(world: &World, folder: &Path, count: usize) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::AcqRel);
+                    if number >= count {
+                        return;
+                    }
+                    let mut client = StdioClient::start(world, folder, &format!("c{number}"));
+                    if number.is_multiple_of(2) {
+                        let arguments = json!({ "intent": "passing", "paths": ["src"] });
+                        client.data("peers_announce", arguments);
+                    }
+                    let (status, rest) = client.close();
+                    assert!(status.success() && rest.is_empty(), "{status} {rest:?}");
+                }
+            });
+        }
+    });
 }
 
 /// Attaches so many clients at once.

@@ -14,7 +14,7 @@ const SCRUBBED: [&str; 5] = ["EARSHOT", "CLAUDE", "CODEX", "GEMINI", "GIT_"];
 
 /// A scratch world: its own `EARSHOT_HOME`, git configuration and repositories, the mesh off.
 ///
-/// Dropping it ends the nodes that run in it and removes it.
+/// Dropping it ends every process that runs in it and removes it.
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
@@ -189,20 +189,40 @@ impl World {
 
     /// Lists the processes of this world that serve.
     pub fn nodes(&self) -> Vec<u32> {
-        let home = self.home();
-        let mark = format!("EARSHOT_HOME={}", home.display());
-        let processes = fs_err::read_dir("/proc").into_iter().flatten().flatten();
-        processes
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|pid: &u32| {
-                let read =
-                    |file: &str| fs_err::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-                let holds =
-                    |bytes: &[u8], part: &[u8]| bytes.split(|b| *b == 0).any(|it| it == part);
-                holds(&read("cmdline"), b"serve") && holds(&read("environ"), mark.as_bytes())
-            })
-            .collect()
+        serving_processes(&self.mark())
     }
+
+    /// Lists all processes of this world: nodes, bridges, and what else runs in its environment.
+    pub fn processes(&self) -> Vec<u32> {
+        let mark = self.mark();
+        processes(|pid| holds(pid, "environ", &mark))
+    }
+
+    /// What the environment of this world's processes holds, and of no other's.
+    fn mark(&self) -> String {
+        format!("EARSHOT_HOME={}", self.home().display())
+    }
+}
+
+/// Lists the processes that serve with this in their environment.
+pub fn serving_processes(mark: &str) -> Vec<u32> {
+    processes(|pid| holds(pid, "cmdline", "serve") && holds(pid, "environ", mark))
+}
+
+fn processes(wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+    let entries = fs_err::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| wanted(*pid))
+        .collect()
+}
+
+/// Says whether one of the words in a file of a process is this.
+fn holds(pid: u32, file: &str, word: &str) -> bool {
+    let bytes = fs_err::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    bytes
+        .split(|byte| *byte == 0)
+        .any(|it| it == word.as_bytes())
 }
 
 impl Default for World {
@@ -213,7 +233,7 @@ impl Default for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for pid in self.nodes() {
+        for pid in self.processes() {
             let pid = i32::try_from(pid)
                 .ok()
                 .and_then(rustix::process::Pid::from_raw);

@@ -1,10 +1,12 @@
 //! The whole bridge against a fake node over a real Unix socket.
 
 mod endpoint;
+mod hanging;
 
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use earshot_capability::Address;
 use earshot_trust::{Seat, SessionId};
@@ -22,19 +24,17 @@ const INIT: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Finds a node where its socket is; epochs count the searches.
+/// Finds a node where its socket is.
 struct Fixed {
     socket: PathBuf,
+    epoch: Arc<AtomicU64>,
     asked: Arc<Mutex<Vec<Want>>>,
 }
 
 impl Finder for Fixed {
     async fn find(&self, want: Want) -> Result<Found, FindError> {
-        let epoch = {
-            let mut asked = self.asked.lock().unwrap();
-            asked.push(want);
-            asked.len() as u64
-        };
+        self.asked.lock().unwrap().push(want);
+        let epoch = self.epoch.load(Ordering::SeqCst);
         if !self.socket.exists() {
             return Err(FindError::Transient("no node runs".to_owned()));
         }
@@ -169,6 +169,7 @@ struct Bench {
     socket: PathBuf,
     memory: Arc<Memory>,
     node: Option<FakeNode>,
+    epoch: Arc<AtomicU64>,
     asked: Arc<Mutex<Vec<Want>>>,
 }
 
@@ -183,6 +184,7 @@ impl Bench {
             socket,
             memory,
             node,
+            epoch: Arc::new(AtomicU64::new(1)),
             asked: Arc::default(),
         }
     }
@@ -190,12 +192,14 @@ impl Bench {
     fn client(&self) -> Client {
         Client::of(Fixed {
             socket: self.socket.clone(),
+            epoch: Arc::clone(&self.epoch),
             asked: Arc::clone(&self.asked),
         })
     }
 
     async fn restart(&mut self) {
         self.node.take().expect("running").kill().await;
+        self.epoch.fetch_add(1, Ordering::SeqCst);
         self.node = Some(FakeNode::start(&self.socket, &self.memory));
     }
 
@@ -619,6 +623,7 @@ async fn a_closed_output_ends_the_bridge_without_a_panic() {
     let options = options(CancellationToken::new());
     let finder = Fixed {
         socket: bench.socket.clone(),
+        epoch: Arc::clone(&bench.epoch),
         asked: Arc::clone(&bench.asked),
     };
     let bridge = TaskTracker::new().spawn(run(stdin, stdout, options, finder));

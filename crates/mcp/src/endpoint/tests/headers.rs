@@ -122,7 +122,7 @@ async fn delete_ends_a_session_once() {
     let id = world.open().await;
     let header = ("mcp-session-id", id.as_str());
     assert_eq!(world.service.wire_sessions(), 1);
-    assert_eq!(world.ask("DELETE", &[header], "").await.status, 202);
+    assert_eq!(world.ask("DELETE", &[header], "").await.status, 204);
     assert_eq!(world.service.wire_sessions(), 0);
     let left = world.host.left.lock().unwrap().clone();
     assert_eq!(left.len(), 1);
@@ -137,6 +137,27 @@ async fn delete_ends_a_session_once() {
     );
     assert_eq!(world.ask("DELETE", &[], "").await.error().0, 400);
     assert_eq!(world.host.left.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn delete_with_a_seat_and_no_session_says_that_the_seat_leaves() {
+    let mut world = World::new();
+    world.caller.seat = Some(earshot_trust::Seat::new([9; 16]));
+    let modern = ("mcp-protocol-version", "2026-07-28");
+    for headers in [vec![], vec![modern]] {
+        let answer = world.ask("DELETE", &headers, "").await;
+        assert_eq!((answer.status, answer.text.as_str()), (204, ""));
+        let left = world.host.left.lock().unwrap().pop();
+        let left = left.expect("the host is told");
+        assert_eq!(
+            (left.seat, left.wire_session),
+            (world.caller.seat.clone(), None)
+        );
+    }
+    // A session that is named is what ends, or what is unknown.
+    let gone = ("mcp-session-id", "01234567-89ab-4def-8123-456789abcdef");
+    assert_eq!(world.ask("DELETE", &[gone], "").await.error().0, 404);
+    assert!(world.host.left.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

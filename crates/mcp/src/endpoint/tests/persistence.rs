@@ -71,7 +71,7 @@ async fn every_method_finds_a_session_that_only_the_host_keeps() {
         ("POST", vec![JSON, BOTH], noted, 202),
         ("GET", vec![accept], "", 200),
         ("HEAD", vec![], "", 204),
-        ("DELETE", vec![], "", 202),
+        ("DELETE", vec![], "", 204),
     ] {
         let world = world.after_crash();
         let mut headers = headers;
@@ -219,7 +219,7 @@ async fn a_session_that_only_the_host_keeps_is_deleted_there_once() {
     let (deleted, asked) = tokio::join!(deleting, asking);
     let mut statuses: Vec<u16> = deleted.iter().map(|answer| answer.status).collect();
     statuses.sort_unstable();
-    assert_eq!(statuses, [202, 404, 404]);
+    assert_eq!(statuses, [204, 404, 404]);
     assert_eq!(asked.status, 404, "what is being ended is not brought back");
     assert_eq!(world.host.kept_sessions(), [""; 0]);
     let left = world.host.left.lock().unwrap().clone();
@@ -396,7 +396,7 @@ proptest! {
                     },
                     Step::Delete(at) => if let Some((id, alive)) = all.get_mut(at) {
                         let status = world.ask("DELETE", &[session(id)], "").await.status;
-                        assert_eq!(status, if *alive { 202 } else { 404 });
+                        assert_eq!(status, if *alive { 204 } else { 404 });
                         *alive = false;
                     },
                     Step::Crash => world = world.after_crash(),

@@ -35,6 +35,7 @@ impl Node {
     fn client(&self) -> Client {
         Client::of(Fixed {
             socket: self.folder.path().join("node.sock"),
+            epoch: Arc::default(),
             asked: Arc::default(),
         })
     }
@@ -212,4 +213,31 @@ async fn messages_that_stand_alone_reach_the_node_before_and_after_its_restart()
     );
     let (rest, _) = client.finish().await;
     assert!(rest.is_empty(), "{rest:?}");
+}
+
+#[tokio::test]
+async fn the_host_hears_at_once_that_a_client_of_either_generation_leaves() {
+    let first = format!("{INIT}\n{INITIALIZED}\n");
+    let call = r#""name":"sample_echo","arguments":{"text":"ü"},"#;
+    let later = stateless(3, "tools/call", call);
+    for (opening, sessions) in [(first, 1), (later, 0)] {
+        for by_eof in [true, false] {
+            let node = Node::start();
+            let mut client = node.client();
+            client.send(&opening).await;
+            client.answer().await;
+
+            if by_eof {
+                client.finish().await;
+            } else {
+                client.gone.cancel();
+                client.bridge.await.expect("no panic");
+            }
+
+            let left = node.host.left.lock().unwrap().clone();
+            assert_eq!(left.len(), 1, "{opening}");
+            assert_eq!(left[0].seat, Some(Seat::new([1; 16])));
+            assert_eq!(left[0].wire_session.iter().count(), sessions);
+        }
+    }
 }
