@@ -191,7 +191,7 @@ fn unknown() -> Failure {
     Failure::new(
         Code::NotFound,
         "there is no capability of that id",
-        "capabilities.find looks them up by words, capabilities.list names all.",
+        "Look it up by words with capabilities.find; capabilities.list names all.",
     )
 }
 

@@ -209,12 +209,6 @@ impl<I: DeserializeOwned + JsonSchema, O: Serialize + JsonSchema> Draft<I, O> {
 
 /// Reads the input, naming the argument that does not fit.
 fn read_input<I: DeserializeOwned>(input: Value) -> Result<I, Failure> {
-    // A call without arguments may say so in either way.
-    let input = if input.is_null() {
-        Value::Object(serde_json::Map::new())
-    } else {
-        input
-    };
     // Serde would read a list as the fields in their order: no caller means that.
     if !input.is_object() {
         return Err(Failure::new(

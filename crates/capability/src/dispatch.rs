@@ -153,7 +153,7 @@ impl Dispatcher {
             Failure::new(
                 Code::NotFound,
                 "there is no such capability",
-                "capabilities.find looks them up by words.",
+                "Look it up by words with capabilities.find.",
             )
         })?;
         let declaration = &capability.declaration;

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use crate::id::{CheckoutId, RepositoryId};
 
@@ -56,6 +57,10 @@ impl Checkout {
 }
 
 /// What a repository's random key is bound to, so that a move keeps the key.
+///
+/// A file system gives the inode of a removed directory to the next one that is made, often at
+/// once. The two times tell the directories apart; each is `None` where the file system does not
+/// know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommonDirIdentity {
     /// The device of the common directory.
@@ -64,6 +69,16 @@ pub struct CommonDirIdentity {
     pub inode: u64,
     /// Its canonical path.
     pub path: PathBuf,
+    /// When the directory was made, since the Unix epoch.
+    ///
+    /// It stays for a directory's life, except that an overlay file system (a container's root)
+    /// makes a directory of an image anew when it is first written to.
+    pub born: Option<Duration>,
+    /// When its file `description` was last written, since the Unix epoch.
+    ///
+    /// `git init` writes that file, and next to nobody ever does again; a copy on an overlay file
+    /// system keeps the time. `None` also for a folder, and without the file.
+    pub described: Option<Duration>,
 }
 
 /// Returns what identifies the repository's common directory now; for a folder, its root.
@@ -74,9 +89,21 @@ pub struct CommonDirIdentity {
 pub fn common_dir_identity(checkout: &Checkout) -> io::Result<CommonDirIdentity> {
     let path = checkout.shared_place();
     let metadata = fs_err::metadata(path)?;
+    let described = checkout.common_dir.as_ref().and_then(|common_dir| {
+        let file = std::fs::symlink_metadata(common_dir.join("description")).ok()?;
+        since_epoch(file.modified())
+    });
     Ok(CommonDirIdentity {
         device: metadata.dev(),
         inode: metadata.ino(),
         path: path.to_path_buf(),
+        born: since_epoch(metadata.created()),
+        described,
     })
+}
+
+/// A time that says something: a file system that does not know one may also answer with zero.
+fn since_epoch(time: io::Result<SystemTime>) -> Option<Duration> {
+    let time = time.ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (!time.is_zero()).then_some(time)
 }

@@ -1,4 +1,4 @@
-//! The two ids that are derived from a place on disk.
+//! The two ids that are derived from a place on disk, and the key that follows a repository about.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,6 +19,21 @@ pub struct CheckoutId([u8; ID_BYTES]);
 /// Which repository on this machine: 128 bits of the BLAKE3 hash of its canonical common directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepositoryId([u8; ID_BYTES]);
+
+/// Which repository, wherever it is moved to: 128 random bits, minted at its first use on this
+/// machine.
+///
+/// It is bound to the git common directory, so that every worktree has the one of its repository;
+/// a clone or a fork has its own. [`crate::RepositoryKeys`] keeps the keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepositoryKey([u8; ID_BYTES]);
+
+impl RepositoryKey {
+    /// Returns the key of these bits.
+    pub(crate) const fn of(bits: [u8; ID_BYTES]) -> Self {
+        Self(bits)
+    }
+}
 
 impl CheckoutId {
     /// Returns the id of the checkout with this canonical root.
@@ -46,6 +61,12 @@ impl fmt::Display for RepositoryId {
     }
 }
 
+impl fmt::Display for RepositoryKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(self.0, out)
+    }
+}
+
 impl fmt::Debug for CheckoutId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "CheckoutId({self})")
@@ -58,6 +79,12 @@ impl fmt::Debug for RepositoryId {
     }
 }
 
+impl fmt::Debug for RepositoryKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RepositoryKey({self})")
+    }
+}
+
 impl FromStr for CheckoutId {
     type Err = IdError;
 
@@ -67,6 +94,14 @@ impl FromStr for CheckoutId {
 }
 
 impl FromStr for RepositoryId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_hex(text).map(Self)
+    }
+}
+
+impl FromStr for RepositoryKey {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
@@ -117,6 +152,13 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_read_as_it_is_written() {
+        let key = RepositoryKey::of([0x0f; 16]);
+        assert_eq!(key.to_string(), "0f".repeat(16));
+        assert_eq!(key.to_string().parse(), Ok(key));
+    }
+
+    #[test]
     fn an_id_has_one_spelling() {
         for text in [
             "",
@@ -126,6 +168,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<CheckoutId>(), Err(IdError), "{text:?}");
             assert_eq!(text.parse::<RepositoryId>(), Err(IdError), "{text:?}");
+            assert_eq!(text.parse::<RepositoryKey>(), Err(IdError), "{text:?}");
         }
     }
 }

@@ -6,29 +6,19 @@
 //! that device and inode, so that a number which the file system used again misleads nobody.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use rustix::fs::FlockOperation;
 
 use crate::checkout::Checkout;
-use crate::files::read_small;
 use crate::resolve::resolve;
+use crate::shared_file::{LockError, SharedFile};
 
 /// Most roots that are remembered; the oldest give way.
 const ROOTS_MAX: usize = 4_096;
 
-/// How often and how long apart the lock is tried: two seconds, where a holder needs one
-/// millisecond.
-const LOCK_TRIES: u32 = 400;
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
-
 const FILE_NAME: &str = "roots";
-const LOCK_NAME: &str = "roots.lock";
 
 /// The format's name, as the first record.
 const HEADER: &[u8] = b"earshot-roots 1";
@@ -44,17 +34,26 @@ pub enum RootIndexError {
     Busy(PathBuf),
 }
 
+impl From<LockError> for RootIndexError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Io(error) => Self::Io(error),
+            LockError::Busy(path) => Self::Busy(path),
+        }
+    }
+}
+
 /// The map from trees to the paths they were first seen under.
 #[derive(Clone, Debug)]
 pub struct RootIndex {
-    folder: PathBuf,
+    file: SharedFile,
 }
 
 impl RootIndex {
     /// Returns the index in a state folder, which must exist.
     pub fn new(state_folder: &Path) -> Self {
         Self {
-            folder: state_folder.to_path_buf(),
+            file: SharedFile::new(state_folder, FILE_NAME),
         }
     }
 
@@ -94,7 +93,7 @@ impl RootIndex {
         if let Some(known) = first_seen(&self.records()?, device, inode) {
             return Ok(known);
         }
-        let _lock = self.lock()?;
+        let _lock = self.file.lock()?;
         let mut records = self.records()?;
         if let Some(known) = first_seen(&records, device, inode) {
             return Ok(known);
@@ -107,9 +106,8 @@ impl RootIndex {
     }
 
     fn records(&self) -> io::Result<Vec<(u64, u64, PathBuf)>> {
-        match read_small(&self.folder.join(FILE_NAME)) {
-            Ok(content) => Ok(parse_root_records(&content)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        match self.file.read() {
+            Ok(content) => Ok(parse_root_records(&content.unwrap_or_default())),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -123,34 +121,7 @@ impl RootIndex {
             content.extend_from_slice(root.as_os_str().as_bytes());
             content.push(0);
         }
-        // Only the holder of the lock writes, so the name is free or left by a crash.
-        let temporary = self.folder.join("roots.new");
-        let mut file = private().truncate(true).open(&temporary)?;
-        file.write_all(&content)?;
-        file.sync_all()?;
-        fs_err::rename(&temporary, self.folder.join(FILE_NAME))?;
-        fs_err::File::open(&self.folder)?.sync_all()
-    }
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "flock has no deadline of its own; a stopped holder must not stop us"
-    )]
-    fn lock(&self) -> Result<File, RootIndexError> {
-        let path = self.folder.join(LOCK_NAME);
-        for _ in 0..LOCK_TRIES {
-            let file = private().truncate(false).open(&path)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if is_still_at(&file, &path)? => return Ok(file),
-                // The file was replaced: the lock is on one that nobody else looks at.
-                Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {
-                    std::thread::sleep(LOCK_PAUSE);
-                }
-                Err(error) => return Err(RootIndexError::Io(error.into())),
-            }
-        }
-        Err(RootIndexError::Busy(path))
+        self.file.replace(&content)
     }
 }
 
@@ -184,21 +155,6 @@ fn first_seen(records: &[(u64, u64, PathBuf)], device: u64, inode: u64) -> Optio
         .find(|record| (record.0, record.1) == (device, inode))?;
     let metadata = std::fs::metadata(root).ok()?;
     ((metadata.dev(), metadata.ino()) == (device, inode)).then(|| root.clone())
-}
-
-fn private() -> std::fs::OpenOptions {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
-}
-
-fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
-    let held = file.metadata()?;
-    match std::fs::metadata(path) {
-        Ok(there) => Ok((held.dev(), held.ino()) == (there.dev(), there.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -175,7 +175,7 @@ impl Projection {
         let call = dispatcher.context(caller, request_id.clone());
         #[cfg(feature = "conformance")]
         let call = fixtures::with_peer(call, &context, &request);
-        let input = request.arguments.map_or(Value::Null, Value::Object);
+        let input = Value::Object(request.arguments.unwrap_or_default());
         let running = dispatcher.call(declaration.id, call, input);
         let Some(answer) = context.ct.run_until_cancelled(running).await else {
             return Err(ErrorData::new(REFUSED, "the call was cancelled", None));

@@ -13,8 +13,8 @@ use earshot_checkout::{Checkout, RootIndex, RootIndexError, resolve};
 use earshot_proto::{
     Now,
     lease::{
-        Epoch, Examination, HeartbeatWatch, Here, LeaseDocument, LeaseToken, Parsed, Standing,
-        Verdict, holder_verdict, standing,
+        Epoch, Examination, HeartbeatWatch, Here, LeaseDocument, LeaseToken, Parsed, Predecessor,
+        Standing, Verdict, holder_verdict, kill_target, standing,
     },
     text::Line,
 };
@@ -25,7 +25,7 @@ use crate::{
     capabilities::StatusOutput,
     clock,
     config::{Environment, NodeFolder, PlaceError, Places},
-    lease::{LockError, examine, here, lock_within, pause},
+    lease::{LockError, examine, here, kill_holder, lock_within, pause},
     system,
     words::within,
 };
@@ -300,6 +300,15 @@ impl Station {
         Ok((child, log_length))
     }
 
+    /// Kills the process of a holder, if the kernel shows it to be the one.
+    ///
+    /// # Errors
+    /// Why it was not killed.
+    pub(crate) fn kill(&self, holder: &Predecessor) -> Result<(), String> {
+        let pid = kill_target(holder, &self.here.place).ok_or("it does not run here")?;
+        kill_holder(self.folder.path(), pid, holder)
+    }
+
     /// Opens the log of the background node, putting a full one aside.
     fn open_log(&self) -> io::Result<std::fs::File> {
         let path = self.folder.log_file();
@@ -366,6 +375,12 @@ impl Station {
 }
 
 impl Look {
+    /// Returns the lease, unless its holder has ended.
+    pub(crate) fn holder(&self) -> Option<&LeaseDocument> {
+        let lease = self.seen.lease.as_ref().and_then(Parsed::document)?;
+        (!self.verdict.may_take()).then_some(lease)
+    }
+
     /// Returns the token of the lease that was seen.
     fn token(&self) -> Option<&LeaseToken> {
         self.seen.lease.as_ref().and_then(Parsed::token)

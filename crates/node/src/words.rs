@@ -60,18 +60,14 @@ pub(crate) fn shell_quoted(word: &str) -> String {
 }
 
 /// Writes a remedy as what it is, a sentence: a capital first, a full stop last.
-pub(crate) fn sentence(text: &str) -> String {
-    let text = text.trim();
-    let mut letters = text.chars();
-    let Some(first) = letters.next() else {
-        return String::new();
-    };
-    let end = if text.ends_with(['.', '!', '?']) {
-        ""
-    } else {
-        "."
-    };
-    format!("{}{}{end}", first.to_uppercase(), letters.as_str())
+pub(crate) fn sentence(mut text: String) -> String {
+    if let Some(first) = text.chars().next() {
+        text.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
+        if !text.ends_with(['.', '!', '?']) {
+            text.push('.');
+        }
+    }
+    text
 }
 
 /// Finds the known word that an unknown one was probably meant to be; none when none is near.
@@ -172,7 +168,7 @@ mod tests {
             ("`earshot up` starts one.", "`earshot up` starts one."),
             ("", ""),
         ] {
-            assert_eq!(sentence(text), expected);
+            assert_eq!(sentence(text.to_owned()), expected);
         }
     }
 

@@ -6,18 +6,20 @@ use serde_json::Value;
 /// A world whose temporary folder is its own, so that what a run leaves there is seen.
 fn run(world: &World, arguments: &[&str]) -> Value {
     let folder = world.path().join("tmp");
-    fs_err::create_dir_all(&folder).unwrap();
+    fs_err::create_dir_all(&folder).expect("a folder");
     let output = world
         .earshot(world.path())
         .env("TMPDIR", &folder)
         .args(arguments)
         .args(["--format", "json"])
         .output()
-        .unwrap();
+        .expect("the binary runs");
     assert!(output.status.success(), "{arguments:?}: {output:?}");
-    let left: Vec<_> = fs_err::read_dir(&folder).unwrap().collect();
+    let left: Vec<_> = fs_err::read_dir(&folder)
+        .expect("it is still there")
+        .collect();
     assert!(left.is_empty(), "{left:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 fn number(value: &Value, pointer: &str) -> f64 {

@@ -22,7 +22,7 @@ fn nothing_left(world: &World, repo: &std::path::Path) {
     let board = world.json(repo, &["peers"]);
     assert_eq!(board["count"], 0, "{board}");
     assert!(
-        board["peers"].as_array().unwrap().len() <= 32,
+        board["peers"].as_array().expect("a list").len() <= 32,
         "departed rows are bounded: {board}"
     );
 }

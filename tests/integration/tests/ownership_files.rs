@@ -83,12 +83,12 @@ fn announce(intent: &str) -> Value {
 fn unavailable(result: &Value, named: &str) {
     assert_eq!(result["isError"], true, "{result}");
     assert_eq!(result["_meta"]["error"]["code"], "unavailable", "{result}");
-    let text = result["content"][0]["text"].as_str().unwrap();
+    let text = result["content"][0]["text"].as_str().expect("a text");
     assert!(text.contains(named), "{named:?} is not in {text:?}");
 }
 
 fn intents(board: &Value) -> Vec<&str> {
-    let peers = board["peers"].as_array().unwrap().iter();
+    let peers = board["peers"].as_array().expect("a list").iter();
     let intents = peers.filter_map(|peer| peer["announcement"]["intent"].as_str());
     let mut intents: Vec<&str> = intents.collect();
     intents.sort_unstable();
@@ -257,7 +257,7 @@ fn a_node_killed_on_a_full_disk_still_knows_what_was_acknowledged() {
 
 /// Writes a file until there is no room left, to the last byte.
 fn fill(path: &Path) {
-    let file = std::fs::File::create(path).unwrap();
+    let file = std::fs::File::create(path).expect("there is room for a name");
     for size in [64 * 1024, 4096, 64, 1] {
         let block = vec![0; size];
         while std::io::Write::write_all(&mut &file, &block).is_ok() {}
@@ -334,14 +334,18 @@ fn a_state_folder_that_cannot_be_trusted_or_written_serves_the_client_alone() {
     world.json(&repo, &["up"]);
     world.json(&repo, &["serve", "stop"]);
     let folder = world.node_folder(&repo);
-    let mode = |mode| fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(mode));
-    mode(0o777).unwrap();
-    refused_and_alone(&world, &repo, &folder, "can be written by others");
-    mode(0o700).unwrap();
+    let state = world.home().join("state");
+    let within = folder.ancestors().take_while(|it| *it != world.home());
+    for part in within {
+        let mode = |mode| fs_err::set_permissions(part, std::fs::Permissions::from_mode(mode));
+        mode(0o777).unwrap();
+        refused_and_alone(&world, &repo, part, "can be written by others");
+        mode(0o700).unwrap();
+    }
     if skip_unless_root("a state folder that is read-only or somebody else's") {
         return;
     }
-    let read_only = Mount::read_only(world.home().join("state"));
+    let read_only = Mount::read_only(state);
     refused_and_alone(&world, &repo, &folder, "Read-only file system");
     drop(read_only);
     let to = |user| std::os::unix::fs::chown(&folder, Some(user), Some(user));
@@ -369,16 +373,16 @@ fn refused_and_alone(world: &World, repo: &Path, folder: &Path, reason: &str) {
     let mut command = world.earshot(repo);
     command
         .arg("mcp")
-        .stderr(std::fs::File::create(&said).unwrap());
+        .stderr(std::fs::File::create(&said).expect("a file"));
     let mut alone = StdioClient::start_command(command, "alone");
     let told = alone.welcome["result"]["instructions"]
         .as_str()
-        .unwrap()
+        .expect("a text")
         .to_owned();
     assert!(told.contains("served alone"), "{reason}: {told}");
     assert_eq!(alone.data("peers_list", json!({}))["count"], 1);
     assert!(alone.close().0.success());
-    let said = fs_err::read_to_string(said).unwrap();
+    let said = fs_err::read_to_string(said).expect("a file");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains(reason), "{said}");
 }

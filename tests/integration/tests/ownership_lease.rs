@@ -63,7 +63,8 @@ impl Left {
     }
 
     fn lease(&self) -> Value {
-        serde_json::from_slice(&fs_err::read(self.lease_file()).unwrap()).unwrap()
+        serde_json::from_slice(&fs_err::read(self.lease_file()).expect("it can be read"))
+            .expect("it is JSON")
     }
 
     fn lease_file(&self) -> PathBuf {
@@ -71,13 +72,13 @@ impl Left {
     }
 
     fn write(&self, bytes: impl AsRef<[u8]>) {
-        fs_err::write(self.lease_file(), bytes).unwrap();
+        fs_err::write(self.lease_file(), bytes).expect("a file");
     }
 
     fn edit(&self, change: impl FnOnce(&mut Value)) {
         let mut lease = self.lease();
         change(&mut lease);
-        self.write(serde_json::to_vec_pretty(&lease).unwrap());
+        self.write(serde_json::to_vec_pretty(&lease).expect("it is JSON"));
     }
 
     /// Asserts that `stop` signals nobody and says that there is nothing to stop.
@@ -89,7 +90,7 @@ impl Left {
 
     fn standing(&self) -> String {
         let status = self.world.json(&self.repo, &["serve", "status"]);
-        status["standing"].as_str().unwrap().to_owned()
+        status["standing"].as_str().expect("a text").to_owned()
     }
 
     /// Asserts that the lease is taken over and that what was on the board still is.
@@ -119,8 +120,8 @@ fn fence(journal: &Path) -> u64 {
         .args(["-c", program])
         .arg(journal)
         .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+        .expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("it is text");
     text.trim()
         .parse()
         .unwrap_or_else(|_| panic!("no fence in {text:?}"))

@@ -27,18 +27,18 @@ fn as_somebody_else(world: &World, program: &Path, folder: &Path) -> Command {
 }
 
 fn open_up(path: &Path, mode: u32) {
-    fs_err::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    fs_err::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is mine");
 }
 
 /// Gives a folder with everything in it to somebody else.
 fn give_away(path: &Path) {
     let to = format!("{SOMEBODY_ELSE}:{SOMEBODY_ELSE}");
     let status = Command::new("chown").args(["-R", &to]).arg(path).status();
-    assert!(status.unwrap().success());
+    assert!(status.expect("chown runs").success());
 }
 
 fn run(mut command: Command) -> Ran {
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let output = command.stdin(Stdio::null()).output().expect("it runs");
     Ran {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -48,7 +48,7 @@ fn run(mut command: Command) -> Ran {
 
 fn told(client: &StdioClient) -> String {
     let told = &client.welcome["result"]["instructions"];
-    told.as_str().unwrap().to_owned()
+    told.as_str().expect("a text").to_owned()
 }
 
 /// A second user with a home and a repository of its own, in the world of the first.
@@ -61,7 +61,7 @@ impl SecondUser {
     fn arrive(world: &World) -> Self {
         open_up(world.path(), 0o755);
         let home = world.path().join("second");
-        fs_err::create_dir(&home).unwrap();
+        fs_err::create_dir(&home).expect("a folder");
         let repo = world.repo("theirs");
         give_away(&home);
         give_away(&repo);

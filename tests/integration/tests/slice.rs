@@ -111,7 +111,7 @@ fn an_arriving_agent_is_told_who_is_there_before_its_first_call() {
     for part in [
         url.as_str(),
         "you are p2",
-        "p1 (first)",
+        "p1 (\"first\")",
         "write docs",
         "docs",
         "peers_announce",

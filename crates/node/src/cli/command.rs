@@ -147,7 +147,13 @@ fn serve() -> Command {
                 .arg(seconds(
                     "wait",
                     "Wait this many seconds for its end [default: 10]",
-                )),
+                ))
+                .arg(
+                    Arg::new("force")
+                        .long("force")
+                        .action(ArgAction::SetTrue)
+                        .help("Kill a node that does not answer, if it is provably the one"),
+                ),
         )
 }
 

@@ -65,7 +65,7 @@ impl CliError {
     pub(crate) fn new(exit: Exit, code: Code, message: String, remedy: String) -> Self {
         Self {
             exit,
-            failure: Failure::new(code, message, sentence(&remedy)),
+            failure: Failure::new(code, message, sentence(remedy)),
             request_id: None,
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     clock,
     daemon::{self, Serve},
     lease::pause,
-    station::{Ensure, Station},
+    station::{Ensure, Look, Station},
     system,
     words::{shell_quoted, within},
 };
@@ -56,8 +56,7 @@ pub(super) async fn up(
     registry: &Registry,
     matches: &ArgMatches,
 ) -> Result<ExitCode, CliError> {
-    context.ensure(ensure_of(context, matches)?).await?;
-    let (station, status) = full_status(context).await?;
+    let (station, status) = ensured(context, matches).await?;
     say_what_differs(matches, &status);
     let printer = context.printer;
     if printer.format() == Format::Json {
@@ -130,11 +129,33 @@ async fn foreground(context: &Context, matches: &ArgMatches) -> Result<ExitCode,
 }
 
 async fn ensure(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
-    context.ensure(ensure_of(context, matches)?).await?;
-    let (_, status) = full_status(context).await?;
+    let (_, status) = ensured(context, matches).await?;
     say_what_differs(matches, &status);
     print_status(context, &status);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sees to the node until it is one that answers: somebody else may stop it just then.
+async fn ensured(
+    context: &Context,
+    matches: &ArgMatches,
+) -> Result<(Station, StatusOutput), CliError> {
+    let asked = ensure_of(context, matches)?;
+    let began = clock::now();
+    loop {
+        let spent = clock::now().since(began);
+        let wait = asked.wait.saturating_sub(spent);
+        context
+            .ensure(Ensure {
+                wait,
+                ..asked.clone()
+            })
+            .await?;
+        let (station, status) = full_status(context).await?;
+        if ["ready", "outdated"].contains(&status.standing.as_str()) {
+            return Ok((station, status));
+        }
+    }
 }
 
 async fn status(context: &Context) -> Result<ExitCode, CliError> {
@@ -273,10 +294,24 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
         let remedy = "Make the state folder readable to you.".to_owned();
         CliError::new(Exit::Unknown, Code::Unavailable, message, remedy)
     })?;
-    let Some(lease) = look.serving(None).cloned() else {
+    let force = matches.get_flag("force");
+    let Some(lease) = look.holder().cloned() else {
         return nothing_to_stop(context, look.standing);
     };
-    send(context, &lease, "/api/v1/server/stop", &json!({})).await?;
+    if look.serving(None).is_some() {
+        send(context, &lease, "/api/v1/server/stop", &json!({})).await?;
+    } else if force {
+        let (killing, holder) = (station.clone(), lease.as_predecessor());
+        blocking(move || killing.kill(&holder))
+            .await?
+            .map_err(|why| {
+                let message = format!("process {} was not ended: {why}", lease.process.pid);
+                let remedy = "End it yourself, if you know it to be the node.".to_owned();
+                CliError::new(Exit::Refused, Code::Refused, message, remedy)
+            })?;
+    } else {
+        return Err(takes_no_order(&look, &lease));
+    }
     let gone = blocking(move || wait_for_end(&station, &lease, wait)).await?;
     let standing = if gone { "ended" } else { "retiring" };
     match context.printer.format() {
@@ -298,18 +333,13 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
 /// Without a node there is nothing to stop; one that does not answer is left alone, and said so.
 fn nothing_to_stop(context: &Context, standing: Standing) -> Result<ExitCode, CliError> {
     match standing {
-        Standing::Stale => {
-            say("The lease names a node that is gone or does not answer; nothing was signalled.");
-        }
-        Standing::Starting | Standing::Retiring | Standing::Elsewhere => {
-            return Err(CliError::new(
-                Exit::Refused,
-                Code::Unavailable,
-                format!("the node is {} and takes no order", standing.as_str()),
-                "Try again in a moment, or stop it where it runs.".to_owned(),
-            ));
-        }
-        Standing::Absent | Standing::Ready | Standing::Outdated => {}
+        Standing::Stale => say("The lease names a node that is gone; nothing was signalled."),
+        Standing::Absent
+        | Standing::Starting
+        | Standing::Ready
+        | Standing::Outdated
+        | Standing::Elsewhere
+        | Standing::Retiring => {}
     }
     match context.printer.format() {
         Format::Json => {
@@ -318,6 +348,33 @@ fn nothing_to_stop(context: &Context, standing: Standing) -> Result<ExitCode, Cl
         Format::Text => print("No node runs here.\n"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says why a node that holds its lease cannot be told to stop.
+fn takes_no_order(look: &Look, lease: &LeaseDocument) -> CliError {
+    let pid = lease.process.pid;
+    let (message, remedy) = match look.standing {
+        Standing::Stale => (
+            format!("the node (process {pid}) holds its lease and does not answer"),
+            "Wait until the next client replaces it, or end it with `earshot serve stop --force`.",
+        ),
+        Standing::Elsewhere => (
+            "the node runs in another container or namespace".to_owned(),
+            "Stop it there, with `earshot serve stop`.",
+        ),
+        Standing::Absent
+        | Standing::Starting
+        | Standing::Ready
+        | Standing::Outdated
+        | Standing::Retiring => (
+            format!(
+                "the node (process {pid}) is {} and takes no order",
+                look.standing.as_str()
+            ),
+            "Try again in a moment.",
+        ),
+    };
+    CliError::new(Exit::Refused, Code::Unavailable, message, remedy.to_owned())
 }
 
 /// Waits until this very lease has ended: its holder gone, or another's in its place.

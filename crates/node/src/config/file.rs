@@ -242,7 +242,7 @@ mod tests {
                 "there is no key `http.lopback`; did you mean `http.loopback`?",
             ),
             ("[http]\nport = 1\n", 2, "there is no key `http.port`"),
-            ("[htpt]\n", 1, "there is no key `htpt`"),
+            ("[mesh]\n", 1, "there is no key `mesh`"),
             ("[htp]\n", 1, "there is no key `htp`; did you mean `http`?"),
             (
                 "[http]\nloopback = \"none\"\n",

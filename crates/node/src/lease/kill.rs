@@ -11,7 +11,7 @@ use crate::system;
 ///
 /// The process is held by a descriptor before the proof is looked at, so that a number given to
 /// another process in between cannot mislead.
-pub(super) fn kill_holder(folder: &Path, pid: i32, holder: &Predecessor) -> Result<(), String> {
+pub(crate) fn kill_holder(folder: &Path, pid: i32, holder: &Predecessor) -> Result<(), String> {
     let system_pid = SystemPid::from_raw(pid).ok_or("it has no process number")?;
     let process = pidfd_open(system_pid, PidfdFlags::empty()).map_err(|error| error.to_string())?;
     let proven = match fs_err::metadata(folder.join(holder.alive.as_str())) {

@@ -14,4 +14,5 @@ mod lock;
 pub(crate) use examine::{NONCE_HEADER, PROOF_HEADER, examine, prove};
 pub(crate) use gate::{Gate, moved};
 pub(crate) use keeper::{Keeper, KeeperError, Kept, Order, here};
+pub(crate) use kill::kill_holder;
 pub(crate) use lock::{LockError, lock_within, pause};

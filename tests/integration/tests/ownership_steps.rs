@@ -1,0 +1,173 @@
+//! A node that dies or stops between two steps: while it starts, and inside a write.
+
+use std::{
+    path::Path,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use earshot_testkit::process::{
+    Load, StdioClient, World, eventually, is_running, kill, skip_without,
+};
+use serde_json::json;
+
+/// Longest time until something that was started is there.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// `stale_after`, and what a successor needs besides.
+const AFTER_HANG: Duration = Duration::from_secs(20);
+
+/// The calls to the system by which a starting node changes what others see.
+const STEPS: [&str; 6] = ["flock", "fsync", "rename", "bind", "pwrite64", "fdatasync"];
+
+/// A node in the foreground that gets a signal at the n-th call of a kind.
+struct Signalled(Child);
+
+impl Signalled {
+    fn serve(world: &World, repo: &Path, call: &str, signal: &str, n: u32) -> Self {
+        let child = world
+            .command("strace", repo)
+            .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+            .arg(format!("trace={call}"))
+            .arg("-e")
+            .arg(format!("inject={call}:signal={signal}:when={n}"))
+            .arg(World::binary())
+            .args(["serve", "--idle", "60"])
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("strace runs"))
+    }
+
+    /// Says whether it has ended.
+    fn ended(&mut self) -> bool {
+        self.0.try_wait().expect("it is a child").is_some()
+    }
+}
+
+impl Drop for Signalled {
+    fn drop(&mut self) {
+        self.0.kill().ok(); // it has ended already
+        self.0.wait().ok(); // so that no zombie stays
+    }
+}
+
+#[test]
+fn a_start_that_dies_at_any_step_leaves_a_checkout_that_starts() {
+    let test = "a_start_that_dies_at_any_step_leaves_a_checkout_that_starts";
+    if skip_without("strace", test) {
+        return;
+    }
+    let world = World::new();
+    let repo = world.repo("repo");
+    let mut client = StdioClient::start(&world, &repo, "alpha");
+    client.data("peers_announce", json!({ "intent": "x", "paths": ["src"] }));
+    let mut epoch = 0;
+    let mut died = 0;
+    for call in STEPS {
+        for n in 1..=3 {
+            kill(world.serving(&repo).expect("a node serves"));
+            let mut dying = Signalled::serve(&world, &repo, call, "SIGKILL", n);
+            let ended = eventually("it dies, or serves", AGAIN, || {
+                let ended = dying.ended();
+                (ended || world.serving(&repo).is_some()).then_some(ended)
+            });
+            died += u32::from(ended);
+            let status = world.json(&repo, &["serve", "ensure"]);
+            assert_eq!(status["standing"], "ready", "{call} {n}: {status}");
+            let now = status["lease_epoch"].as_u64().unwrap();
+            assert!(now > epoch, "{call} {n}: the epoch rises: {status}");
+            epoch = now;
+            let board = client.data("peers_list", json!({}));
+            let peer = &board["peers"][0];
+            assert_eq!(board["count"], 1, "{call} {n}: {board}");
+            assert_eq!(peer["announcement"]["intent"], "x", "{call} {n}: {board}");
+        }
+    }
+    assert!(
+        died >= 8,
+        "only {died} starts died: the steps have other names by now"
+    );
+}
+
+#[test]
+fn an_elector_stopped_with_the_lease_lock_in_its_hand_lets_no_second_node_in() {
+    let test = "an_elector_stopped_with_the_lease_lock_in_its_hand_lets_no_second_node_in";
+    if skip_without("strace", test) {
+        return;
+    }
+    let world = World::new();
+    let repo = world.repo("repo");
+    world.json(&repo, &["up"]);
+    world.json(&repo, &["serve", "stop"]);
+    // The first rename shows its alive file, the second one its lease.
+    let stopped = Signalled::serve(&world, &repo, "rename", "SIGSTOP", 2);
+    let elector = wait_until_stopped(|| world.nodes().into_iter().find(is_no_tracer));
+    let ran = world.run(&repo, &["serve", "ensure", "--wait", "15"]);
+    assert_eq!(ran.code, Some(10), "{ran:?}");
+    assert!(
+        ran.stderr.contains(&format!("process {elector}")),
+        "{ran:?}"
+    );
+    kill(elector);
+    assert_eq!(world.json(&repo, &["up"])["standing"], "ready");
+    drop(stopped);
+    eventually("one node is left", AGAIN, || {
+        (world.nodes().len() == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_node_stopped_inside_a_write_is_ended_and_every_command_takes_effect_once() {
+    let test = "a_node_stopped_inside_a_write_is_ended_and_every_command_takes_effect_once";
+    if skip_without("strace", test) {
+        return;
+    }
+    let world = World::new();
+    let repo = world.repo("repo");
+    // The node's thread makes the journal lasting with every command; it stops inside of one.
+    let mut traced = Signalled::serve(&world, &repo, "fsync,fdatasync", "SIGSTOP", 60);
+    let node = eventually("it serves", AGAIN, || world.serving(&repo));
+    let load = Load::start(&world, &repo, 4);
+    wait_until_stopped(|| Some(node));
+    let after = world.json(&repo, &["serve", "ensure", "--wait", "20"]);
+    assert_ne!(after["pid"], json!(node));
+    assert!(!is_running(node), "the stopped node was not ended");
+    load.each_goes_on(2, AFTER_HANG);
+    eventually("its tracer ends", AGAIN, || traced.ended().then_some(()));
+    let mut worked = load.finish();
+    let failures: Vec<&String> = worked.iter().flat_map(|it| &it.failures).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+    let board = worked[0].client.data("peers_list", json!({}));
+    assert_eq!(board["count"], 4, "{board}");
+    for worker in &worked {
+        let peers = board["peers"].as_array().unwrap().iter();
+        let held = peers.filter(|it| it["announcement"]["intent"] == worker.last.as_str());
+        assert_eq!(held.count(), 1, "{:?} is not once on {board}", worker.last);
+    }
+}
+
+/// Tells a node from its tracer, which has the same words among its arguments.
+fn is_no_tracer(pid: &u32) -> bool {
+    let name = fs_err::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    !name.starts_with("strace")
+}
+
+/// Waits until a traced process has stopped: a tracer halts every thread again and again, but all of
+/// them look after look only when it is a signal that stopped them.
+fn wait_until_stopped(mut find: impl FnMut() -> Option<u32>) -> u32 {
+    let mut looks = 0;
+    eventually("it stops", AGAIN, || {
+        let stopped = find().filter(|pid| all_threads_stand(*pid));
+        looks = if stopped.is_some() { looks + 1 } else { 0 };
+        stopped.filter(|_| looks >= 10)
+    })
+}
+
+fn all_threads_stand(pid: u32) -> bool {
+    let threads = fs_err::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let mut states = threads.flatten().flatten().map(|thread| {
+        let status = fs_err::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.contains("State:\tT") || status.contains("State:\tt")
+    });
+    states.next() == Some(true) && states.all(|stands| stands)
+}
