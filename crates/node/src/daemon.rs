@@ -1,6 +1,14 @@
 //! The node as a process: from standing for election to its ordered end.
 
-use std::{os::unix::fs::MetadataExt as _, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    os::unix::fs::MetadataExt as _,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::body::Body;
 use earshot_capability::{Code, Dispatcher};
@@ -33,7 +41,7 @@ use crate::{
     host::Host,
     http::{AccessSettings, Identity, Limits, MachineKey, Site, Surfaces, serve_tcp, serve_unix},
     lease::{Gate, Keeper, KeeperError, Kept, Order},
-    net::{bind_tcp, desired_host},
+    net::{Doorway, desired_host},
     station::Station,
     system,
 };
@@ -74,12 +82,10 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, CliError> {
     let desired = desired_host(serve.host.as_deref(), &serve.config);
     let host = desired.as_ref().map(|(host, _)| host.as_str());
     // Before anything else: an address that cannot be bound leaves no lease.
-    let tcp = bind_tcp(host, serve.port, &checkout_id)
-        .await
-        .map_err(|error| {
-            let remedy = "Name an address of this machine and a free port, or none.".to_owned();
-            CliError::new(Exit::Failed, Code::Unavailable, error.to_string(), remedy)
-        })?;
+    let doorway = Doorway::prepare(host, serve.port, &checkout_id).map_err(|error| {
+        let remedy = "Name an address of this machine and a free port, or none.".to_owned();
+        CliError::new(Exit::Failed, Code::Unavailable, error.to_string(), remedy)
+    })?;
     if let Some((host, by)) = &desired
         && !host
             .parse::<std::net::IpAddr>()
@@ -87,7 +93,7 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, CliError> {
     {
         tracing::warn!(%host, chosen_by = by, "every host that reaches this address can read the board");
     }
-    let mut node = Node::start(&serve, tcp)?;
+    let mut node = Node::start(&serve, doorway)?;
     let end = node.run(&serve).await?;
     ended(&end)
 }
@@ -166,23 +172,23 @@ struct Node {
     closing: CancellationToken,
     tracker: TaskTracker,
     site: Arc<Site>,
-    tcp: Option<TcpListener>,
+    /// The TCP port that is served, for the access rules.
+    port: Arc<AtomicU16>,
     loops: Vec<JoinHandle<()>>,
     /// Heartbeats in a row at which the checkout was not there.
     missed: u32,
 }
 
 impl Node {
-    fn start(serve: &Serve, tcp: TcpListener) -> Result<Self, CliError> {
+    fn start(serve: &Serve, doorway: Doorway) -> Result<Self, CliError> {
         let fault = |error: std::io::Error| {
             let remedy = "Look at the cause and try again.".to_owned();
             CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
         };
-        let address = tcp.local_addr().map_err(fault)?;
         let checkout = &serve.station.checkout;
         let about = About {
             checkout: checkout.clone(),
-            url: Some(format!("http://{address}")),
+            url: Arc::default(),
             machine: system::host_name(),
             idle: serve.idle,
             checkout_id: checkout.id().to_string(),
@@ -198,8 +204,7 @@ impl Node {
             NodeHandle::start(about.clone(), case, head.branch.as_deref()).map_err(fault)?;
         let station = &serve.station;
         let (folder, here) = (station.folder.clone(), station.here.clone());
-        let Kept { gate, orders, end } =
-            Keeper::start(folder, here, handle.clone(), format!("http://{address}"))?;
+        let Kept { gate, orders, end } = Keeper::start(folder, here, handle.clone(), doorway)?;
         let stop = CancellationToken::new();
         let serving = Serving {
             lease_path: Some(station.folder.lease_file().to_string_lossy().into_owned()),
@@ -211,6 +216,7 @@ impl Node {
         let boot = format!("{:x}", crate::clock::wall().unix_ms());
         let dispatcher = capabilities::dispatcher(&handle, serving, boot);
         let (tracker, closing) = (TaskTracker::new(), CancellationToken::new());
+        let port = Arc::new(AtomicU16::new(0));
         let (identity, watched) = watch::channel(identity(&about, head));
         let host = Host::new(
             handle.clone(),
@@ -222,7 +228,7 @@ impl Node {
             &dispatcher,
             host,
             watched,
-            address.port(),
+            Arc::clone(&port),
             (&tracker, &closing),
         )?;
         Ok(Self {
@@ -236,7 +242,7 @@ impl Node {
             closing,
             tracker,
             site,
-            tcp: Some(tcp),
+            port,
             loops: Vec::new(),
             missed: 0,
         })
@@ -297,18 +303,22 @@ impl Node {
     fn obey(&mut self, order: Order) -> Result<(), CliError> {
         match order {
             Order::Listen(listener) => {
-                let listener = UnixListener::from_std(listener).map_err(|error| {
-                    let remedy = "Free some file descriptors.".to_owned();
-                    CliError::new(Exit::Failed, Code::Unavailable, error.to_string(), remedy)
-                })?;
+                let listener = UnixListener::from_std(listener).map_err(no_descriptors)?;
                 let (site, tracker) = (Arc::clone(&self.site), self.tracker.clone());
                 let serving = serve_unix(listener, site, self.closing.clone(), tracker);
                 self.loops.push(self.tracker.spawn(serving));
-                if let Some(tcp) = self.tcp.take() {
-                    let (site, tracker) = (Arc::clone(&self.site), self.tracker.clone());
-                    let serving = serve_tcp(tcp, site, self.closing.clone(), tracker);
-                    self.loops.push(self.tracker.spawn(serving));
-                }
+            }
+            Order::ListenTcp(listener) => {
+                let listener = TcpListener::from_std(listener).map_err(no_descriptors)?;
+                let address = listener.local_addr().map_err(no_descriptors)?;
+                self.port.store(address.port(), Ordering::Relaxed);
+                self.handle
+                    .about()
+                    .url
+                    .get_or_init(|| format!("http://{address}"));
+                let (site, tracker) = (Arc::clone(&self.site), self.tracker.clone());
+                let serving = serve_tcp(listener, site, self.closing.clone(), tracker);
+                self.loops.push(self.tracker.spawn(serving));
             }
             Order::Serve => {
                 self.identity
@@ -420,6 +430,12 @@ fn is_there(checkout: &Checkout) -> bool {
         .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == (checkout.device, checkout.inode))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
+fn no_descriptors(error: std::io::Error) -> CliError {
+    let remedy = "Free some file descriptors.".to_owned();
+    CliError::new(Exit::Failed, Code::Unavailable, error.to_string(), remedy)
+}
+
 /// Waits for a deadline; for ever where there is none.
 async fn expired(deadline: Option<Instant>) {
     match deadline {
@@ -433,7 +449,7 @@ fn site(
     dispatcher: &Arc<Dispatcher>,
     host: Arc<Host>,
     identity: watch::Receiver<Identity>,
-    port: u16,
+    port: Arc<AtomicU16>,
     (tracker, closing): (&TaskTracker, &CancellationToken),
 ) -> Result<Arc<Site>, CliError> {
     let mcp_host: Arc<dyn earshot_mcp::McpHost> = Arc::<Host>::clone(&host);
@@ -477,7 +493,7 @@ fn identity(about: &About, head: Head) -> Identity {
     }
 }
 
-fn access(serve: &Serve, port: u16) -> Result<AccessSettings, CliError> {
+fn access(serve: &Serve, port: Arc<AtomicU16>) -> Result<AccessSettings, CliError> {
     let http = &serve.config.http;
     let default = if cfg!(target_os = "linux") {
         Loopback::SameUser

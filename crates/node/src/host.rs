@@ -10,6 +10,7 @@ use std::{
 
 use earshot_capability::{Caller, Dispatcher, Failure};
 use earshot_mcp::{Greeting, HostFuture, McpHost, OpenStream, Welcome};
+use earshot_trust::Surface;
 use serde_json::Value;
 
 use crate::{
@@ -119,7 +120,10 @@ impl Owner for Host {
 
     fn used(&self, caller: &Caller) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        self.node.touch(caller);
+        // The MCP endpoint says so itself, for each message.
+        if caller.surface != Surface::Mcp {
+            self.node.touch(caller);
+        }
     }
 
     fn gauges(&self) -> Vec<Gauge> {
@@ -133,7 +137,7 @@ impl Owner for Host {
 
 /// Tells an arriving client where it is, who else is there, and how to take part.
 fn instructions(about: &About, met: &core::Greeting) -> String {
-    let node = match (&about.url, &about.alone) {
+    let node = match (about.url.get(), &about.alone) {
         (Some(url), _) => format!("You are connected to the earshot node of this checkout, {url}."),
         (None, Some(why)) => format!(
             "This client is served alone, and nobody else is within earshot. Tell your user why: {why}"

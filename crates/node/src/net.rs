@@ -2,13 +2,12 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     os::unix::{fs::PermissionsExt as _, net::UnixListener},
     path::Path,
 };
 
 use earshot_checkout::CheckoutId;
-use tokio::net::TcpListener;
 
 use crate::config::MachineConfig;
 
@@ -35,41 +34,76 @@ pub(crate) fn port_of(checkout: &CheckoutId) -> u16 {
     PORTS.start + u16::from_be_bytes([a, b]) % (PORTS.end - PORTS.start)
 }
 
-/// Binds TCP: at the port that was asked for, else at the checkout's own, else at any free one.
-///
-/// # Errors
-/// When the address is none, or cannot be bound; names it.
-pub(crate) async fn bind_tcp(
-    host: Option<&str>,
-    port: Option<u16>,
-    checkout: &CheckoutId,
-) -> io::Result<TcpListener> {
-    let address: IpAddr = match host {
-        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        Some(host) => host.parse().map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{host} is not an address"),
-            )
-        })?,
-    };
-    let named = |port: u16, error: &io::Error| {
-        let at = SocketAddr::new(address, port);
-        io::Error::new(error.kind(), format!("{at} cannot be bound: {error}"))
-    };
-    if let Some(port) = port {
-        return TcpListener::bind((address, port))
-            .await
-            .map_err(|error| named(port, &error));
+/// Where a node will listen over TCP, and the listener, once it is there.
+#[derive(Debug)]
+pub(crate) struct Doorway {
+    address: IpAddr,
+    own: u16,
+    early: Option<TcpListener>,
+    url: Option<String>,
+}
+
+impl Doorway {
+    /// Binds the port that was asked for, else the checkout's own if it is free.
+    ///
+    /// Done before the node stands for election: an address that cannot be bound leaves no lease. The
+    /// own port may still be held by a node that is about to be succeeded.
+    ///
+    /// # Errors
+    /// When the address is none, or cannot be bound; names it.
+    pub(crate) fn prepare(
+        host: Option<&str>,
+        port: Option<u16>,
+        checkout: &CheckoutId,
+    ) -> io::Result<Self> {
+        let address: IpAddr = match host {
+            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Some(host) => host.parse().map_err(|_| {
+                let why = format!("{host} is not an address");
+                io::Error::new(io::ErrorKind::InvalidInput, why)
+            })?,
+        };
+        let own = port.unwrap_or_else(|| port_of(checkout));
+        let early = match bind(address, own) {
+            Ok(listener) => Some(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && port.is_none() => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            address,
+            own,
+            early,
+            url: None,
+        })
     }
-    let own = port_of(checkout);
-    match TcpListener::bind((address, own)).await {
-        Ok(listener) => Ok(listener),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => TcpListener::bind((address, 0))
-            .await
-            .map_err(|error| named(0, &error)),
-        Err(error) => Err(named(own, &error)),
+
+    /// Opens the doorway: at the own port, else at any free one. `None` when it is open already.
+    ///
+    /// # Errors
+    /// When no port can be bound; names the address.
+    pub(crate) fn open(&mut self) -> io::Result<Option<TcpListener>> {
+        if self.url.is_some() {
+            return Ok(None);
+        }
+        let listener = match self.early.take() {
+            Some(listener) => listener,
+            None => bind(self.address, self.own).or_else(|_| bind(self.address, 0))?,
+        };
+        listener.set_nonblocking(true)?;
+        self.url = Some(format!("http://{}", listener.local_addr()?));
+        Ok(Some(listener))
     }
+
+    /// Returns the url, once the doorway is open.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+}
+
+fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
+    let at = SocketAddr::new(address, port);
+    TcpListener::bind(at)
+        .map_err(|error| io::Error::new(error.kind(), format!("{at} cannot be bound: {error}")))
 }
 
 /// Binds a Unix socket for this user alone, in the place of whatever has its path.
@@ -118,16 +152,27 @@ mod tests {
         assert_eq!(desired_host(Some("::1"), &config).unwrap().0, "::1");
     }
 
-    #[tokio::test]
-    async fn an_address_that_is_not_of_this_machine_is_named() {
+    #[test]
+    fn an_address_that_is_not_of_this_machine_is_named() {
         let checkout = CheckoutId::of(Path::new("/r"));
-        let error = bind_tcp(Some("192.0.2.7"), Some(1), &checkout)
-            .await
-            .unwrap_err();
+        let error = Doorway::prepare(Some("192.0.2.7"), Some(1), &checkout).unwrap_err();
         assert!(error.to_string().contains("192.0.2.7:1"), "{error}");
-        let error = bind_tcp(Some("nowhere"), None, &checkout)
-            .await
-            .unwrap_err();
+        let error = Doorway::prepare(Some("nowhere"), None, &checkout).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
+    }
+
+    #[test]
+    fn the_own_port_is_taken_once_it_is_free() {
+        let checkout = CheckoutId::of(Path::new("/a checkout of this test alone"));
+        let mut first = Doorway::prepare(None, None, &checkout).unwrap();
+        let held = first.open().unwrap().unwrap();
+        let mut second = Doorway::prepare(None, None, &checkout).unwrap();
+        drop(held);
+        let _held = second.open().unwrap().unwrap();
+        assert_eq!(second.url(), first.url());
+        assert!(second.open().unwrap().is_none(), "it is open already");
+        let mut third = Doorway::prepare(None, None, &checkout).unwrap();
+        let _held = third.open().unwrap().unwrap();
+        assert_ne!(third.url(), first.url());
     }
 }

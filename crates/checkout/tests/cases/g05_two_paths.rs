@@ -1,11 +1,10 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use earshot_checkout::{ClaimPathError, RootIndex, claim_path, common_dir_identity, resolve};
 
-use crate::scratch::Scratch;
+use crate::scratch::{Mount, Scratch};
 
 fn linked() -> Scratch {
     let scratch = Scratch::new();
@@ -176,35 +175,10 @@ fn g05_many_first_callers_agree_on_one_path() {
     );
 }
 
-/// A bind mount that ends with the test.
-struct Bind(PathBuf);
-
-impl Bind {
-    fn of(from: &Path, to: PathBuf) -> Option<Self> {
-        fs::create_dir(&to).unwrap();
-        let mounted = Command::new("mount")
-            .arg("--bind")
-            .arg(from)
-            .arg(&to)
-            .output();
-        if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Self(to));
-        }
-        eprintln!("SKIPPED: no bind mount can be made here");
-        None
-    }
-}
-
-impl Drop for Bind {
-    fn drop(&mut self) {
-        Command::new("umount").arg(&self.0).output().unwrap();
-    }
-}
-
 #[test]
 fn g05_a_bind_mount_is_the_same_checkout() {
     let scratch = linked();
-    let Some(bind) = Bind::of(&scratch.path("real"), scratch.path("bind")) else {
+    let Some(bind) = Mount::bind(&scratch.path("real"), scratch.path("bind")) else {
         return;
     };
     let real = resolve(&scratch.path("real")).unwrap();

@@ -13,6 +13,8 @@ mod g05_two_paths;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod k02_repository_key;
+#[cfg(test)]
 mod layouts;
 #[cfg(test)]
 mod scratch;

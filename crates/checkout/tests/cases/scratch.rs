@@ -152,6 +152,49 @@ fn row(scratch: &Scratch, worktree: &Worktree) -> String {
     format!("{kind} {} {:?}", root.display(), worktree.state)
 }
 
+/// A mount that ends with the test.
+pub(crate) struct Mount(pub(crate) PathBuf);
+
+impl Mount {
+    /// Makes a folder another path of a tree; says so where it cannot.
+    pub(crate) fn bind(from: &Path, to: PathBuf) -> Option<Self> {
+        Self::with(&["--bind".as_ref(), from.as_os_str()], to)
+    }
+
+    /// Makes a folder an overlay of a tree, as a container's root is one of its image; says so
+    /// where it cannot.
+    pub(crate) fn overlay(lower: &Path, scratch: &Scratch, to: PathBuf) -> Option<Self> {
+        let folders = [scratch.path("upper"), scratch.path("work")];
+        for folder in &folders {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            folders[0].display(),
+            folders[1].display()
+        );
+        let arguments = ["-t", "overlay", "-o", &options, "overlay"];
+        Self::with(&arguments.map(OsStr::new), to)
+    }
+
+    fn with(arguments: &[&OsStr], to: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&to).unwrap();
+        let mounted = Command::new("mount").args(arguments).arg(&to).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(to));
+        }
+        eprintln!("SKIPPED: mount {arguments:?} cannot be made here");
+        None
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        Command::new("umount").arg(&self.0).output().unwrap();
+    }
+}
+
 /// Everything the crate says about one path.
 fn everything(start: &Path) -> String {
     let mut text = String::new();

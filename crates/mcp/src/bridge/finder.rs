@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// What the bridge needs of a [`Finder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// The lowest epoch that will do: that of the node which was lost; `None` at first.
+    /// The lowest epoch that will do: that of the node which was lost, or which leaves a request
+    /// unanswered; `None` at first.
     pub not_before: Option<u64>,
     /// Whether a node may be started. Only a client's request starts one, never a stream.
     pub may_start: bool,

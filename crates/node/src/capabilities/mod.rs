@@ -32,7 +32,7 @@ pub(crate) fn alone() -> Arc<Dispatcher> {
     };
     let about = About {
         checkout: nowhere,
-        url: None,
+        url: Arc::default(),
         machine: String::new(),
         idle: None,
         checkout_id: String::new(),

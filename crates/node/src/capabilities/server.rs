@@ -106,9 +106,9 @@ fn status(node: NodeHandle, serving: Serving) -> Capability {
                 standing: Standing::Ready.as_str().to_owned(),
                 mcp_url: about
                     .url
-                    .as_ref()
+                    .get()
                     .map(|url| format!("{url}/c/{}/mcp", about.checkout_id)),
-                url: about.url.clone(),
+                url: about.url.get().cloned(),
                 pid: Some(std::process::id().into()),
                 version: Some(crate::build::VERSION.to_owned()),
                 commit: crate::build::commit(),

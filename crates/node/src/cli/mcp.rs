@@ -210,7 +210,7 @@ async fn serve_alone(
     let checkout = earshot_checkout::resolve(&start).unwrap_or_else(|_| folder(start));
     let head = earshot_checkout::head(&checkout);
     let about = About {
-        url: None,
+        url: Arc::default(),
         machine: system::host_name(),
         idle: None,
         checkout_id: checkout.id().to_string(),

@@ -296,7 +296,8 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
     })?;
     let force = matches.get_flag("force");
     let Some(lease) = look.holder().cloned() else {
-        return nothing_to_stop(context, look.standing);
+        nothing_to_stop(context, look.standing);
+        return Ok(ExitCode::SUCCESS);
     };
     if look.serving(None).is_some() {
         send(context, &lease, "/api/v1/server/stop", &json!({})).await?;
@@ -331,7 +332,7 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
 }
 
 /// Without a node there is nothing to stop; one that does not answer is left alone, and said so.
-fn nothing_to_stop(context: &Context, standing: Standing) -> Result<ExitCode, CliError> {
+fn nothing_to_stop(context: &Context, standing: Standing) {
     match standing {
         Standing::Stale => say("The lease names a node that is gone; nothing was signalled."),
         Standing::Absent
@@ -347,7 +348,6 @@ fn nothing_to_stop(context: &Context, standing: Standing) -> Result<ExitCode, Cl
         }
         Format::Text => print("No node runs here.\n"),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Says why a node that holds its lease cannot be told to stop.

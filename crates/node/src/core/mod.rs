@@ -9,7 +9,7 @@ mod wire;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Weak, atomic::AtomicU64},
+    sync::{Arc, OnceLock, Weak, atomic::AtomicU64},
     thread,
     time::Duration,
 };
@@ -61,8 +61,8 @@ impl fmt::Debug for NodeHandle {
 pub(crate) struct About {
     /// The checkout that it serves.
     pub(crate) checkout: Checkout,
-    /// Its url, where it is served over TCP.
-    pub(crate) url: Option<String>,
+    /// Its url, once it is served over TCP.
+    pub(crate) url: Arc<OnceLock<String>>,
     /// The name of this machine, as its own peers see it.
     pub(crate) machine: String,
     /// How long it goes on without use; `None` for ever.

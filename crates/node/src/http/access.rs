@@ -1,6 +1,12 @@
 //! Who is calling: the facts of a request, collected, and the verdict on them.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::Authority};
 use earshot_capability::{Caller, Code, Failure, headers};
@@ -13,8 +19,8 @@ use earshot_trust::{
 pub(crate) struct AccessSettings {
     /// The node's own user id.
     pub(crate) own_uid: u32,
-    /// The TCP port that it serves.
-    pub(crate) own_port: u16,
+    /// The TCP port that it serves, once it does.
+    pub(crate) own_port: Arc<AtomicU16>,
     /// The addresses and names (lower case) by which callers from elsewhere may call it.
     pub(crate) foreign_hosts: Vec<String>,
     /// What a loopback caller must show.
@@ -95,7 +101,7 @@ fn facts<'a>(
     RequestFacts {
         transport,
         own_uid: settings.own_uid,
-        own_port: settings.own_port,
+        own_port: settings.own_port.load(Ordering::Relaxed),
         foreign_hosts: &settings.foreign_hosts,
         hosts,
         target_authority: request.uri.authority().map(Authority::as_str),

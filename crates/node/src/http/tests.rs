@@ -10,7 +10,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU16, AtomicUsize, Ordering},
     },
 };
 
@@ -118,7 +118,7 @@ impl Fixture {
         Self {
             access: AccessSettings {
                 own_uid: ME,
-                own_port: PORT,
+                own_port: Arc::new(AtomicU16::new(PORT)),
                 foreign_hosts: vec!["192.0.2.7".to_owned()],
                 policy: LoopbackPolicy::SameUser,
                 key: None,

@@ -35,7 +35,7 @@ use crate::{
     build, clock,
     config::{NodeFolder, PlaceError},
     core::{Fenced, NodeHandle},
-    net::bind_unix_at,
+    net::{Doorway, bind_unix_at},
     system,
 };
 
@@ -47,6 +47,8 @@ const INPUTS: usize = 64;
 pub(crate) enum Order {
     /// Listen at this socket, besides those that are listened at already.
     Listen(std::os::unix::net::UnixListener),
+    /// Listen at this address.
+    ListenTcp(std::net::TcpListener),
     /// Execute what waits, and what comes.
     Serve,
     /// Take nothing new, let what runs finish within this time, then say `drained`.
@@ -71,7 +73,7 @@ pub(crate) struct Keeper {
     folder: NodeFolder,
     here: Here,
     node: NodeHandle,
-    url: String,
+    doorway: Doorway,
     orders: mpsc::Sender<Order>,
     socket: Option<FileId>,
     alive: Option<AliveFile>,
@@ -132,7 +134,7 @@ impl Keeper {
         folder: NodeFolder,
         here: Here,
         node: NodeHandle,
-        url: String,
+        doorway: Doorway,
     ) -> Result<Kept, KeeperError> {
         folder.prepare()?;
         let identity = identity_of(&folder, &here)?;
@@ -145,7 +147,7 @@ impl Keeper {
             folder,
             here,
             node,
-            url,
+            doorway,
             orders,
             socket: None,
             alive: None,
@@ -243,13 +245,9 @@ impl Keeper {
                 Ok(()) => Input::Imported { epoch },
                 Err(why) => Input::WorkFailed { epoch, why },
             }),
-            Effect::BindListeners { epoch } => Done::of(Input::ListenersBound {
-                epoch,
-                url: Some(self.url.clone()),
-                quic: None,
-            }),
+            Effect::BindListeners { epoch } => Done::of(self.bind_listeners(epoch)),
             Effect::Serve { epoch } => {
-                tracing::info!(url = self.url, %epoch, "serving");
+                tracing::info!(url = self.doorway.url(), %epoch, "serving");
                 self.order(Order::Serve)
             }
             Effect::Drain { epoch, deadline } => {
@@ -269,7 +267,12 @@ impl Keeper {
 
     fn examine(&self) -> Input {
         match examine(&self.folder, &self.here.place) {
-            Ok(seen) => Input::Examined(seen),
+            Ok(seen) => {
+                if let Some(Parsed::Unreadable { why }) = &seen.lease {
+                    tracing::warn!(%why, "lease.json is no lease and is taken over");
+                }
+                Input::Examined(seen)
+            }
             Err(error) => Input::FilesFailed {
                 why: format!("the lease cannot be read: {error}; make its folder yours"),
             },
@@ -416,6 +419,27 @@ impl Keeper {
                 epoch,
                 why: format!("the node's socket cannot be bound: {error}"),
             },
+        }
+    }
+
+    /// Opens the doorway, now that no predecessor stands in it any more.
+    fn bind_listeners(&mut self, epoch: Epoch) -> Input {
+        match self.doorway.open() {
+            Ok(Some(listener)) => {
+                self.order(Order::ListenTcp(listener));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                return Input::WorkFailed {
+                    epoch,
+                    why: error.to_string(),
+                };
+            }
+        }
+        Input::ListenersBound {
+            epoch,
+            url: self.doorway.url().map(str::to_owned),
+            quic: None,
         }
     }
 

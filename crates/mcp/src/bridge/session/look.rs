@@ -4,11 +4,12 @@
 //! the exchange that waits: the finder finds the same node serving, and the exchange waits on; or it
 //! finds a later one, which was put in the place of the first, and everything goes there.
 
+use std::time::Duration;
+
 use super::attachment::Attachment;
 use super::{Ending, Purpose, SearchId, Session};
 use crate::bridge::clock::Now;
 use crate::bridge::finder::{FindError, Found};
-use std::time::Duration;
 
 /// How long a request is unanswered, and the node silent, before it is looked at. Far longer than a
 /// call of a healthy node takes, and short of what a successor has to wait before it steps in.
@@ -70,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Takes the result of a look; other searches in vain have no result that matters.
+    /// Takes the result of a look; one of an earlier search comes too late for anything.
     pub(super) fn handle_look(
         &mut self,
         now: Now,

@@ -6,8 +6,10 @@
 //! wants to be called next, should nothing happen.
 //!
 //! Two lives run beside each other. The *attachment*: unsought, seeking, pausing between two
-//! searches, attached, or refused for good. The *handshake* of the generations up to 2025-11-25:
-//! none, asked, live, or being replayed because the node no longer knows the wire session.
+//! searches, attached, or refused for good; a node that leaves a request unanswered is looked at,
+//! and stays attached unless it has a successor. The *handshake* of the generations up to
+//! 2025-11-25: none, asked, live, or being replayed because the node no longer knows the wire
+//! session.
 //!
 //! Invariants, cited by the tests:
 //!

@@ -32,7 +32,7 @@ impl Fixture {
         };
         let about = About {
             checkout,
-            url: None,
+            url: Arc::default(),
             machine: "m".to_owned(),
             idle: None,
             checkout_id: "c".to_owned(),

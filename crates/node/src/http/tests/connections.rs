@@ -29,7 +29,7 @@ impl Serving {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         fixture.access.own_uid = rustix::process::geteuid().as_raw();
-        fixture.access.own_port = address.port();
+        fixture.access.own_port = Arc::new(AtomicU16::new(address.port()));
         let (shutdown, tracker) = (CancellationToken::new(), TaskTracker::new());
         let serve = serve_tcp(listener, fixture.site(), shutdown.clone(), tracker.clone());
         Self {
