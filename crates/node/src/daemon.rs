@@ -207,6 +207,7 @@ impl Node {
         let Kept { gate, orders, end } = Keeper::start(folder, here, handle.clone(), doorway)?;
         let stop = CancellationToken::new();
         let serving = Serving {
+            repository_key: station.repository_key.clone(),
             lease_path: Some(station.folder.lease_file().to_string_lossy().into_owned()),
             gate: Some(Arc::clone(&gate)),
             desired_host: desired_host(serve.host.as_deref(), &serve.config)

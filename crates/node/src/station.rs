@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use earshot_checkout::{Checkout, RootIndex, RootIndexError, resolve};
+use earshot_checkout::{
+    Checkout, RepositoryKeys, RootIndex, RootIndexError, common_dir_identity, resolve,
+};
 use earshot_proto::{
     Now,
     lease::{
@@ -57,6 +59,8 @@ pub(crate) struct Station {
     pub(crate) folder: NodeFolder,
     /// Who looks.
     pub(crate) here: Here,
+    /// The key of its repository; `None` where it cannot be kept.
+    pub(crate) repository_key: Option<String>,
 }
 
 /// Why a checkout has no station.
@@ -162,10 +166,12 @@ impl Station {
         let host_folder = places.prepare_host_folder()?;
         let checkout = RootIndex::new(&host_folder).settle(checkout)?;
         let folder = places.node_folder(&checkout.id());
+        let repository_key = repository_key(&checkout, places);
         Ok(Self {
             checkout,
             folder,
             here: here(host_id),
+            repository_key,
         })
     }
 
@@ -340,6 +346,7 @@ impl Station {
             standing: look.standing.as_str().to_owned(),
             checkout_id: self.checkout.id().to_string(),
             repository_id: self.checkout.repository_id().to_string(),
+            repository_key: self.repository_key.clone(),
             branch: earshot_checkout::head(&self.checkout)
                 .branch
                 .map(|branch| Line::name(&branch).as_str().to_owned()),
@@ -393,6 +400,20 @@ impl Look {
         let late_enough = not_before.is_none_or(|epoch| lease.epoch.number() >= epoch);
         (ready && late_enough).then_some(lease)
     }
+}
+
+/// Returns the key of a checkout's repository, minted at its first use.
+fn repository_key(checkout: &Checkout, places: &Places) -> Option<String> {
+    let found = || -> Result<String, Box<dyn std::error::Error>> {
+        let identity = common_dir_identity(checkout)?;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        let keys = RepositoryKeys::new(&places.prepare_data_folder()?);
+        Ok(keys.key_of(&identity, || random)?.to_string())
+    };
+    found()
+        .inspect_err(|error| tracing::warn!(%error, "the repository's key cannot be kept"))
+        .ok()
 }
 
 /// Lists the variables that a node in the background keeps: no client's session or credentials

@@ -212,3 +212,38 @@ fn a_client_is_served_alone_where_no_node_can_run() {
     }
     assert_eq!(world.nodes().len(), 0);
 }
+
+#[test]
+fn the_repository_key_is_shared_by_worktrees_and_kept_through_a_move() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    world.git(&repo, &["worktree", "add", "-q", "../wt"]);
+    let key = |folder: &std::path::Path| {
+        world.json(folder, &["serve", "status"])["repository_key"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let mine = key(&repo);
+    assert_eq!(mine.len(), 32);
+    assert_eq!(key(&world.path().join("wt")), mine);
+    let moved = world.path().join("moved");
+    fs_err::rename(&repo, &moved).unwrap();
+    assert_eq!(key(&moved), mine);
+    assert_ne!(
+        key(&world.repo("repo")),
+        mine,
+        "a new repository at the old path inherits nothing"
+    );
+}
+
+#[test]
+fn a_removed_checkout_takes_its_node_along() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    let mut node = world.earshot(&repo).arg("serve").spawn().unwrap();
+    world.json(&repo, &["serve", "ensure"]);
+    fs_err::remove_dir_all(&repo).unwrap();
+    // Three heartbeats of two seconds.
+    assert!(node.wait().unwrap().success());
+}

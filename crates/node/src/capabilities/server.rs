@@ -16,6 +16,8 @@ use crate::{core::NodeHandle, lease::Gate};
 pub(crate) struct Serving {
     /// The path of the lease document.
     pub(crate) lease_path: Option<String>,
+    /// The key of the repository.
+    pub(crate) repository_key: Option<String>,
     /// What tells the epoch that is served.
     pub(crate) gate: Option<Arc<Gate>>,
     /// The address that a node started now would bind.
@@ -63,6 +65,9 @@ pub(crate) struct StatusOutput {
     pub(crate) checkout_id: String,
     /// The repository on this machine.
     pub(crate) repository_id: String,
+    /// The repository's key on this machine: random, and kept through moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) repository_key: Option<String>,
     /// The branch that the checkout has out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) branch: Option<String>,
@@ -114,6 +119,7 @@ fn status(node: NodeHandle, serving: Serving) -> Capability {
                 commit: crate::build::commit(),
                 checkout_id: about.checkout_id.clone(),
                 repository_id: about.checkout.repository_id().to_string(),
+                repository_key: serving.repository_key,
                 branch,
                 lease_path: serving.lease_path,
                 lease_epoch: serving

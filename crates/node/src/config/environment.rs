@@ -29,6 +29,8 @@ pub(crate) struct Environment {
     pub user_home: Option<PathBuf>,
     /// `XDG_CONFIG_HOME`, when absolute as its specification asks.
     pub xdg_config: Option<PathBuf>,
+    /// `XDG_DATA_HOME`.
+    pub xdg_data: Option<PathBuf>,
     /// `XDG_STATE_HOME`.
     pub xdg_state: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`.
@@ -67,6 +69,7 @@ impl Environment {
             search_path: raw("PATH"),
             user_home: absolute("HOME"),
             xdg_config: absolute("XDG_CONFIG_HOME"),
+            xdg_data: absolute("XDG_DATA_HOME"),
             xdg_state: absolute("XDG_STATE_HOME"),
             xdg_runtime: absolute("XDG_RUNTIME_DIR"),
             no_color: raw("NO_COLOR").is_some(),

@@ -22,6 +22,9 @@ pub(crate) struct Places {
     /// The highest folder of earshot's own above the state.
     base: PathBuf,
     state: PathBuf,
+    /// The highest folder of earshot's own above the data.
+    data_base: PathBuf,
+    data: PathBuf,
     /// The highest folder of earshot's own above the sockets.
     run_base: PathBuf,
     run: PathBuf,
@@ -126,6 +129,8 @@ impl Places {
                 config: home.join("config"),
                 base: home.clone(),
                 state: home.join("state"),
+                data_base: home.clone(),
+                data: home.join("data"),
                 run_base,
                 run,
                 host_id,
@@ -142,7 +147,10 @@ impl Places {
         };
         let run = runtime_folder(environment);
         let state = under(&environment.xdg_state, ".local/state")?;
+        let data = under(&environment.xdg_data, ".local/share")?;
         Ok(Self {
+            data_base: data.clone(),
+            data,
             config: under(&environment.xdg_config, ".config")?,
             base: state.clone(),
             state,
@@ -190,6 +198,17 @@ impl Places {
     pub(crate) fn prepare_host_folder(&self) -> Result<PathBuf, PlaceError> {
         let folder = self.host_folder();
         make_private(&self.base, &folder)?;
+        Ok(folder)
+    }
+
+    /// Makes the folder that keeps what this host's checkouts must not lose, 0700, and refuses one
+    /// that cannot be trusted.
+    ///
+    /// # Errors
+    /// [`PlaceError`], with its remedy.
+    pub(crate) fn prepare_data_folder(&self) -> Result<PathBuf, PlaceError> {
+        let folder = self.data.join("hosts").join(&self.host_id);
+        make_private(&self.data_base, &folder)?;
         Ok(folder)
     }
 
