@@ -27,7 +27,9 @@ use crate::{
     capabilities::StatusOutput,
     clock,
     config::{Environment, NodeFolder, PlaceError, Places},
-    lease::{LockError, examine, here, kill_holder, lock_within, pause},
+    lease::{
+        LockError, examine, here, is_held_lately, kill_holder, lock_within, pause, read_lease,
+    },
     system,
     words::within,
 };
@@ -46,6 +48,10 @@ const SILENT_BEFORE_START: u32 = 2;
 
 /// And how long nothing about it may have moved: a node that is starting has no socket yet.
 const STILL_BEFORE_START: Duration = Duration::from_secs(1);
+
+/// How long one process may watch a holder before others do not count on it any more: it may have
+/// been stopped itself. Twice the usual `stale_after`.
+const WATCH_MAX: Duration = Duration::from_secs(20);
 
 /// How long another starter is left to start a node: it takes some ten milliseconds.
 const STARTER_PATIENCE: Duration = Duration::from_secs(2);
@@ -180,12 +186,13 @@ impl Station {
     /// # Errors
     /// When the lease is there and cannot be read.
     pub(crate) fn look(&self) -> io::Result<Look> {
-        self.look_again(&mut HeartbeatWatch::default(), clock::now())
+        self.look_again(&mut HeartbeatWatch::default())
     }
 
-    fn look_again(&self, watch: &mut HeartbeatWatch, now: Now) -> io::Result<Look> {
+    fn look_again(&self, watch: &mut HeartbeatWatch) -> io::Result<Look> {
         let seen = examine(&self.folder, &self.here.place)?;
-        let watched = watch.look(now, seen.lease.as_ref(), seen.beat, seen.answer);
+        // Read afterwards: a probe that is not answered takes its time.
+        let watched = watch.look(clock::now(), seen.lease.as_ref(), seen.beat, seen.answer);
         let verdict = holder_verdict(&seen, watched, &self.here);
         let standing = standing(verdict, &seen);
         Ok(Look {
@@ -207,25 +214,29 @@ impl Station {
         let mut watch = HeartbeatWatch::default();
         let mut delay = Duration::from_millis(1);
         loop {
-            let look = self
-                .look_again(&mut watch, clock::now())
-                .map_err(EnsureError::Lease)?;
+            let look = self.look_again(&mut watch).map_err(EnsureError::Lease)?;
             if let Some(lease) = look.serving(ensure.not_before) {
                 return Ok(lease.clone());
             }
-            if look.verdict == Verdict::Elsewhere {
+            // Silent and in another place: alive if it beats, and otherwise to be succeeded.
+            if look.verdict == Verdict::Elsewhere && watch.has_progressed() {
                 return Err(EnsureError::Elsewhere);
             }
-            // One that hangs is watched by whoever would succeed it, so that is started in time.
+            // One that hangs is watched by whoever would succeed it, so that is started in time. One
+            // that starts has no socket yet, and is given a moment.
             let watched = watch.watched();
-            let silent = watched.silent_probes >= SILENT_BEFORE_START
-                && watched.still_for >= STILL_BEFORE_START;
+            let silent = matches!(look.standing, Standing::Stale | Standing::Elsewhere)
+                || (watched.silent_probes >= SILENT_BEFORE_START
+                    && watched.still_for >= STILL_BEFORE_START);
+            // Nobody waits at the side of a holder whose lease only a later release understands.
+            let silent = silent && look.verdict != Verdict::Newer;
             if look.verdict.may_take() || silent {
                 if !ensure.may_start {
                     return Err(EnsureError::Absent);
                 }
-                self.start_one(ensure, began)?;
-                delay = Duration::from_millis(1);
+                if self.start_one(ensure, began, look.token())? {
+                    delay = Duration::from_millis(1);
+                }
             }
             if clock::now().since(began) >= ensure.wait {
                 return Err(EnsureError::NotReady {
@@ -238,26 +249,33 @@ impl Station {
         }
     }
 
-    /// Starts a node unless another starter is at it, and waits until its lease is there.
-    fn start_one(&self, ensure: &Ensure, began: Now) -> Result<(), EnsureError> {
+    /// Starts a node unless another starter or successor is at it, and waits until its lease is
+    /// there in the place of the one that was seen. Returns whether there is something new to see.
+    fn start_one(
+        &self,
+        ensure: &Ensure,
+        began: Now,
+        seen: Option<&LeaseToken>,
+    ) -> Result<bool, EnsureError> {
         self.folder.prepare()?;
         let _lock = match lock_within(&self.folder.spawn_lock(), Duration::ZERO) {
             Ok(lock) => Some(lock),
             Err(LockError::Held { .. }) if clock::now().since(began) < STARTER_PATIENCE => {
-                return Ok(());
+                return Ok(false);
             }
             // A starter can be stopped with the lock in its hand; the election itself lets one win.
             Err(LockError::Held { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let before = self.look().map_err(EnsureError::Lease)?;
-        if before.serving(ensure.not_before).is_some() {
-            return Ok(());
+        if self.token().map_err(EnsureError::Lease)?.as_ref() != seen {
+            return Ok(true);
+        }
+        if self.is_watched() {
+            return Ok(false);
         }
         let (mut child, log_length) = self.spawn(ensure).map_err(EnsureError::Spawn)?;
         while clock::now().since(began) < ensure.wait {
-            let look = self.look().map_err(EnsureError::Lease)?;
-            if look.token() != before.token() || look.serving(ensure.not_before).is_some() {
+            if self.token().map_err(EnsureError::Lease)?.as_ref() != seen {
                 break;
             }
             match child.try_wait() {
@@ -268,16 +286,26 @@ impl Station {
                     });
                 }
                 // It found another one that holds, or is about to hold, the lease.
-                Ok(Some(_)) => return Ok(()),
+                Ok(Some(_)) => return Ok(false),
                 Ok(None) | Err(_) => pause(Duration::from_millis(1)),
             }
         }
         // Collects the child whenever it ends, so that no zombie stays while this process lives.
         std::thread::spawn(move || child.wait());
-        Ok(())
+        Ok(true)
     }
 
-    /// Starts a node; returns it, with the length that its log had before.
+    /// Reads the token of the lease, without a look at its holder.
+    fn token(&self) -> io::Result<Option<LeaseToken>> {
+        let lease = read_lease(&self.folder.lease_file())?;
+        Ok(lease.as_ref().and_then(Parsed::token).cloned())
+    }
+
+    /// Says whether a process is watching the holder already, to succeed it.
+    fn is_watched(&self) -> bool {
+        is_held_lately(&self.folder.watch_lock(), WATCH_MAX)
+    }
+
     fn spawn(&self, ensure: &Ensure) -> io::Result<(Child, u64)> {
         let log = self.open_log()?;
         let log_length = log.metadata()?.len();
@@ -382,10 +410,15 @@ impl Station {
 }
 
 impl Look {
-    /// Returns the lease, unless its holder has ended.
+    /// Says whether somebody holds the lease, as far as can be known.
+    pub(crate) const fn is_held(&self) -> bool {
+        !self.verdict.may_take()
+    }
+
+    /// Returns the lease of whoever holds it; `None` also for one that a later release wrote.
     pub(crate) fn holder(&self) -> Option<&LeaseDocument> {
         let lease = self.seen.lease.as_ref().and_then(Parsed::document)?;
-        (!self.verdict.may_take()).then_some(lease)
+        self.is_held().then_some(lease)
     }
 
     /// Returns the token of the lease that was seen.

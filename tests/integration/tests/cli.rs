@@ -47,7 +47,7 @@ fn in_a_shell(world: &World, folder: &Path, line: &str) -> Ran {
 
 fn subfolder(repo: &Path) -> PathBuf {
     let folder = repo.join("src/deep");
-    fs_err::create_dir_all(&folder).unwrap();
+    fs_err::create_dir_all(&folder).expect("the folder is made");
     folder
 }
 

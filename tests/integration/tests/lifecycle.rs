@@ -1,8 +1,8 @@
 //! Starting, finding and ending the node of a checkout.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
-use earshot_testkit::process::{StdioClient, World};
+use earshot_testkit::process::{StdioClient, World, eventually};
 use serde_json::json;
 
 #[test]
@@ -104,7 +104,10 @@ fn sigterm_is_an_ordered_stop() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the node starts");
-    world.json(&repo, &["serve", "ensure"]);
+    // Not `ensure`: where the node has not begun yet, it would start a second one.
+    eventually("it serves", Duration::from_secs(20), || {
+        world.serving(&repo)
+    });
     let pid = rustix::process::Pid::from_raw(i32::try_from(node.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(node.wait().unwrap().success());

@@ -9,7 +9,8 @@ use std::{
 };
 
 use earshot_testkit::process::{
-    Load, Mount, StdioClient, Stopped, World, eventually, is_running, kill, skip_unless_root,
+    Load, Mount, StdioClient, Stopped, WireClient, World, eventually, is_running, kill,
+    skip_unless_root,
 };
 use serde_json::{Value, json};
 
@@ -176,14 +177,66 @@ fn a_state_folder_removed_under_load_comes_back_with_what_was_acknowledged() {
         load.each_goes_on(2, AGAIN);
     }
     let worked = load.finish();
-    let board = quiet.data("peers_list", json!({}));
+    let failures: Vec<&String> = worked.iter().flat_map(|worker| &worker.failures).collect();
+    assert!(failures.is_empty(), "{failures:?}");
     let mut wanted: Vec<&str> = worked.iter().map(|worker| worker.last.as_str()).collect();
     wanted.push("said once");
     wanted.sort_unstable();
-    assert_eq!(intents(&board), wanted, "{board}");
+    // The process that served carried it over, or its client's bridge says it again: without being
+    // asked to, as soon as its stream has found the next node.
+    let board = eventually("everything acknowledged is on the board", AGAIN, || {
+        let board = world.json(&repo, &["peers"]);
+        (intents(&board) == wanted).then_some(board)
+    });
     assert_eq!(board["count"], 7, "{board}");
-    let failures: Vec<&String> = worked.iter().flat_map(|worker| &worker.failures).collect();
-    assert!(failures.is_empty(), "{failures:?}");
+    assert_eq!(intents(&quiet.data("peers_list", json!({}))), wanted);
+}
+
+#[test]
+fn a_bridge_says_again_what_a_node_without_its_journal_does_not_know() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    let mut quiet = StdioClient::start(&world, &repo, "quiet");
+    quiet.data("peers_announce", announce("said once"));
+    let folder = world.node_folder(&repo);
+    kill(world.serving(&repo).unwrap());
+    fs_err::remove_dir_all(&folder).unwrap();
+    // Somebody else starts the next node; the quiet client asks for nothing.
+    world.json(&repo, &["up"]);
+    eventually("it is said again", AGAIN, || {
+        (intents(&world.json(&repo, &["peers"])) == ["said once"]).then_some(())
+    });
+    assert_eq!(world.json(&repo, &["peers"])["count"], 1);
+}
+
+#[test]
+fn a_state_folder_removed_under_a_quiet_node_is_filled_again_by_the_same_process() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    let url = world.json(&repo, &["up"])["url"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let wire = WireClient::start(&url, "wire");
+    wire.call("peers_announce", &announce("over http"));
+    let mut gone = StdioClient::start(&world, &repo, "gone");
+    gone.data("peers_announce", announce("departed"));
+    assert!(gone.close().0.success());
+    let (folder, pid) = (world.node_folder(&repo), world.serving(&repo));
+    fs_err::remove_dir_all(&folder).unwrap();
+    eventually("the same process serves again", AGAIN, || {
+        (world.serving(&repo) == pid).then_some(())
+    });
+    let board = wire.call("peers_list", &json!({}));
+    let board = &board["structuredContent"];
+    assert_eq!(intents(board), ["departed", "over http"], "{board}");
+    assert_eq!(board["count"], 1, "{board}");
+    // It is on the disk again, not in memory alone.
+    kill(pid.unwrap());
+    world.json(&repo, &["up"]);
+    let board = wire.call("peers_list", &json!({}));
+    let board = &board["structuredContent"];
+    assert_eq!(intents(board), ["departed", "over http"], "{board}");
 }
 
 #[test]

@@ -181,16 +181,16 @@ fn a_stopped_node_that_cannot_be_ended_commits_nothing_when_it_goes_on() {
         200
     );
     let stopped = Stopped::stop(old);
+    let mut successor = world
+        .earshot(&repo)
+        .arg("serve")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let (late, ensured) = std::thread::scope(|scope| {
         // It waits in the stopped process's queue.
         let late = scope.spawn(|| client.send("peers.announce", 2, 1, &announce("late")));
         let ensured = scope.spawn(|| world.run(&repo, &["serve", "ensure", "--wait", "20"]));
-        let mut successor = world.earshot(&repo);
-        successor
-            .arg("serve")
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
         eventually("a successor serves", AFTER_HANG, || {
             world.serving(&repo).filter(|pid| *pid != old)
         });
@@ -214,6 +214,8 @@ fn a_stopped_node_that_cannot_be_ended_commits_nothing_when_it_goes_on() {
         "{board}"
     );
     assert_eq!(world.nodes().len(), 1);
+    successor.kill().ok(); // it may have left the checkout to the one that `ensure` started
+    successor.wait().unwrap();
     assert_eq!(
         ensured.code,
         Some(0),

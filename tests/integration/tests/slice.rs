@@ -14,7 +14,8 @@ fn initialize(url: &str, name: &str) -> String {
             "clientInfo": { "name": name, "version": "1" },
         },
     });
-    let answer = http(url, "POST", "/mcp", &[JSON], hello.to_string().as_bytes()).unwrap();
+    let answer = http(url, "POST", "/mcp", &[JSON], hello.to_string().as_bytes());
+    let answer = answer.expect("the node answers");
     assert_eq!(answer.status, 200, "{answer:?}");
     let session = answer
         .header("mcp-session-id")
@@ -22,7 +23,8 @@ fn initialize(url: &str, name: &str) -> String {
         .to_owned();
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     let headers = [JSON, ("mcp-session-id", session.as_str())];
-    let answer = http(url, "POST", "/mcp", &headers, ready.to_string().as_bytes()).unwrap();
+    let answer = http(url, "POST", "/mcp", &headers, ready.to_string().as_bytes());
+    let answer = answer.expect("the node answers");
     assert_eq!(answer.status, 202, "{answer:?}");
     session
 }
@@ -44,7 +46,7 @@ fn call_over_http(url: &str, session: &str, tool: &str, arguments: &Value) -> Va
         &headers,
         request.to_string().as_bytes(),
     )
-    .unwrap();
+    .expect("the node answers");
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["result"].clone()
 }

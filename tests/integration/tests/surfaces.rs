@@ -5,10 +5,8 @@ use serde_json::{Value, json};
 
 fn node(world: &World) -> (std::path::PathBuf, String) {
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let up = world.json(&repo, &["up"]);
+    let url = up["url"].as_str().expect("up names the url").to_owned();
     (repo, url)
 }
 

@@ -296,6 +296,16 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
     })?;
     let force = matches.get_flag("force");
     let Some(lease) = look.holder().cloned() else {
+        if look.is_held() {
+            let message = "the node's lease cannot be read by this release".to_owned();
+            let remedy = "Stop it with the release that started it.".to_owned();
+            return Err(CliError::new(
+                Exit::Refused,
+                Code::Unavailable,
+                message,
+                remedy,
+            ));
+        }
         nothing_to_stop(context, look.standing);
         return Ok(ExitCode::SUCCESS);
     };

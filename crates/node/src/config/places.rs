@@ -254,6 +254,11 @@ impl NodeFolder {
         self.path.join("spawn.lock")
     }
 
+    /// Returns the lock of the process that watches a holder to succeed it.
+    pub(crate) fn watch_lock(&self) -> PathBuf {
+        self.path.join("watch.lock")
+    }
+
     /// Returns the log of a node that was started in the background.
     pub(crate) fn log_file(&self) -> PathBuf {
         self.path.join("node.log")

@@ -80,6 +80,8 @@ pub(crate) struct Keeper {
     /// The name of the alive file that the own lease names.
     kept_alive: String,
     lock: Option<Locked>,
+    /// Held while standing for election, so that one successor watches a holder, and not many.
+    watch: Option<Locked>,
     wake: Option<Now>,
     /// Counted by the node's thread: no progress, no heartbeat.
     progress: Arc<AtomicU64>,
@@ -153,6 +155,7 @@ impl Keeper {
             alive: None,
             kept_alive: String::new(),
             lock: None,
+            watch: None,
             wake: None,
             progress: Arc::default(),
             progress_seen: 0,
@@ -171,6 +174,11 @@ impl Keeper {
     }
 
     fn run(mut self, inbox: &Receiver<Input>) -> End {
+        // Where another holds it, both watch: the election lets one win.
+        self.watch = lock_within(&self.folder.watch_lock(), Duration::ZERO).ok();
+        if let Some(watch) = &self.watch {
+            watch.stamp();
+        }
         let mut due = vec![Input::Begin];
         loop {
             while !due.is_empty() {
@@ -247,6 +255,7 @@ impl Keeper {
             }),
             Effect::BindListeners { epoch } => Done::of(self.bind_listeners(epoch)),
             Effect::Serve { epoch } => {
+                self.watch = None;
                 tracing::info!(url = self.doorway.url(), %epoch, "serving");
                 self.order(Order::Serve)
             }

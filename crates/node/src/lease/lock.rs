@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FlockOperation, OFlags, flock},
+    fs::{FlockOperation, OFlags, Timespec, Timestamps, UTIME_NOW, flock, futimens},
     io::Errno,
 };
 
@@ -26,6 +26,19 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
+    /// Notes when the lock was taken, for [`is_held_lately`].
+    pub(super) fn stamp(&self) {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let both = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        futimens(&self.file, &both).ok(); // an old stamp only makes others watch as well
+    }
+
     /// Says whether the path still names the file that is locked: not after somebody deleted it,
     /// which lets another process in.
     pub(super) fn is_in_place(&self) -> bool {
@@ -96,6 +109,20 @@ pub(crate) fn lock_within(path: &Path, wait: Duration) -> Result<Locked, LockErr
         }
         pause(POLL);
     }
+}
+
+/// Says whether somebody holds a lock, and took it no longer ago than that.
+pub(crate) fn is_held_lately(path: &Path, age_max: Duration) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let lately = || {
+        let taken = file.metadata().ok()?.modified().ok()?;
+        // A clock that was set back makes it look younger, at most until it is let go.
+        Some(taken.elapsed().unwrap_or_default() <= age_max)
+    };
+    let held = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+    held && lately().unwrap_or(false)
 }
 
 /// Sleeps for a moment, in a thread that has nothing else to do.

@@ -111,6 +111,9 @@ impl Session {
     pub(super) fn begin_replay(&mut self) {
         self.handshake = match std::mem::replace(&mut self.handshake, Handshake::None) {
             Handshake::Live(wire) => {
+                // A node that took over the same address knows nobody, and nothing was attached
+                // to: the push alone connected again.
+                self.may_re_announce = true;
                 let stage = Stage::Initialize { session: None };
                 Handshake::Replaying {
                     wire,

@@ -192,7 +192,8 @@ pub(super) struct Session {
     announcement: Option<(Bytes, Request)>,
     /// What the client has subscribed to in the wire session, by uri: said again after a replay.
     subscriptions: BTreeMap<String, (Bytes, Request)>,
-    /// This attachment is not the first, and the announcement has not been repeated under it.
+    /// The node may be another than the one that took the announcement (attached to later, or its
+    /// wire session is gone), and the announcement has not been repeated since.
     may_re_announce: bool,
 
     ending: Ending,
