@@ -171,7 +171,7 @@ fn a_stopped_node_that_cannot_be_ended_commits_nothing_when_it_goes_on() {
         parent.contains(&format!(" {} ", container.id()))
     };
     let old = world.nodes().into_iter().find(child).expect("its node");
-    let socket = world.node_folder(&repo).join("node.sock");
+    let socket = world.socket(&repo);
     let client = SeatClient::new(&socket, 0xa);
     let announce = |intent: &str| json!({ "intent": intent, "paths": ["src"] });
     assert_eq!(
@@ -281,7 +281,7 @@ fn a_command_that_is_sent_again_takes_effect_once_across_a_crash_too() {
     let world = World::new();
     let repo = world.repo("repo");
     world.json(&repo, &["up"]);
-    let socket = world.node_folder(&repo).join("node.sock");
+    let socket = world.socket(&repo);
     let announce = |intent: &str| json!({ "intent": intent, "paths": ["src"] });
     let withdraw = json!({});
     let client = SeatClient::new(&socket, 0x00c0_ffee);

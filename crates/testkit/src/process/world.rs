@@ -10,7 +10,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Variables that a test never hands on: earshot reads them, and so does git.
-const SCRUBBED: [&str; 5] = ["EARSHOT", "CLAUDE", "CODEX", "GEMINI", "GIT_"];
+const SCRUBBED: [&str; 6] = [
+    "EARSHOT",
+    "CLAUDE",
+    "CODEX",
+    "GEMINI",
+    "GIT_",
+    "XDG_RUNTIME_DIR",
+];
 
 /// A scratch world: its own `EARSHOT_HOME`, git configuration and repositories, the mesh off.
 ///
@@ -177,6 +184,17 @@ impl World {
         let lease = self.json(checkout, &["serve", "status"])["lease_path"].clone();
         let lease = PathBuf::from(lease.as_str().expect("a path"));
         lease.parent().expect("it lies in a folder").to_owned()
+    }
+
+    /// Returns the Unix socket that the lease of a checkout names: beside it, or elsewhere where that
+    /// path would be too long.
+    ///
+    /// # Panics
+    /// When there is no lease.
+    pub fn socket(&self, checkout: &Path) -> PathBuf {
+        let lease = fs_err::read(self.node_folder(checkout).join("lease.json"));
+        let lease: Value = serde_json::from_slice(&lease.expect("a lease")).expect("JSON");
+        lease["socket"].as_str().expect("a path").into()
     }
 
     /// Returns the process that serves a checkout, if one does.
