@@ -118,6 +118,24 @@ fn a_bridge_whose_parent_was_killed_ends_though_its_input_stays_open() {
 }
 
 #[test]
+fn a_bridge_that_is_told_to_end_says_goodbye_first() {
+    // The official TypeScript SDK ends the server with which it probes in this way.
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let world = World::new();
+        let repo = world.repo("repo");
+        let client = StdioClient::start(&world, &repo, "told");
+        let alone = StdioClient::start(&world, world.path(), "alone");
+        for pid in [client.pid(), alone.pid()] {
+            let told = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            kill_process(told, signal).unwrap();
+            eventually("it ends", GONE, || (!is_running(pid)).then_some(()));
+        }
+        nothing_left(&world, &repo);
+    }
+}
+
+#[test]
 fn a_bridge_that_was_killed_leaves_its_claim_and_nobody_takes_its_place() {
     let world = World::new();
     let repo = world.repo("repo");

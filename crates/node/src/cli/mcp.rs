@@ -12,7 +12,10 @@ use earshot_mcp::{
 };
 use earshot_proto::lease::LeaseDocument;
 use earshot_trust::{Origin, Seat, SessionId, Surface};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    signal::unix::{Signal, SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -57,10 +60,12 @@ pub(super) async fn mcp(context: &Context, matches: &ArgMatches) -> Result<ExitC
             return serve_alone(context, seat, &sentences(&error), stdin, stdout).await;
         }
     };
-    let watch = parent_watch().map_err(|error| {
+    let fault = |error: std::io::Error| {
         let remedy = "Free some file descriptors.".to_owned();
         CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
-    })?;
+    };
+    let watch = parent_watch().map_err(fault)?;
+    let mut signals = EndSignals::listen().map_err(fault)?;
     let client_gone = CancellationToken::new();
     let options = options(context, &station, seat, client_gone.clone());
     let finder = NodeFinder {
@@ -68,7 +73,10 @@ pub(super) async fn mcp(context: &Context, matches: &ArgMatches) -> Result<ExitC
     };
     let bridge = bridge::run(stdin, stdout, options, finder);
     let watched = async {
-        watch.gone().await;
+        tokio::select! {
+            () = watch.gone() => {}
+            () = signals.received() => {}
+        }
         client_gone.cancel();
         std::future::pending::<()>().await;
     };
@@ -84,9 +92,38 @@ pub(super) async fn mcp(context: &Context, matches: &ArgMatches) -> Result<ExitC
             stdout,
         } => {
             let stdin = std::io::Cursor::new(pending).chain(stdin);
-            serve_alone(context, seat, &reason, stdin, stdout).await
+            tokio::select! {
+                ended = serve_alone(context, seat, &reason, stdin, stdout) => ended,
+                () = signals.received() => Ok(ExitCode::SUCCESS),
+            }
         }
         BridgeEnd::ClientGone | BridgeEnd::OutputClosed => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The signals by which a client ends its server: a bridge says goodbye before it obeys, or its row
+/// would stand on the board as if the client were still there.
+struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl EndSignals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
     }
 }
 
