@@ -211,10 +211,7 @@ fn a_node_that_ends_at_once_leaves_its_reason_and_its_remedy() {
 fn a_running_node_stays_as_it_is_and_says_so() {
     let world = World::new();
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let url = world.up(&repo);
     for command in [&["up"][..], &["serve", "ensure"]] {
         let asked = ["--host", "127.0.0.2", "--port", "1", "--idle", "7"];
         let ran = world.run(&repo, &[command, &asked].concat());

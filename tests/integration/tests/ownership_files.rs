@@ -213,10 +213,7 @@ fn a_bridge_says_again_what_a_node_without_its_journal_does_not_know() {
 fn a_state_folder_removed_under_a_quiet_node_is_filled_again_by_the_same_process() {
     let world = World::new();
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let url = world.up(&repo);
     let wire = WireClient::start(&url, "wire");
     wire.call("peers_announce", &announce("over http"));
     let mut gone = StdioClient::start(&world, &repo, "gone");

@@ -227,10 +227,7 @@ fn a_stopped_node_that_cannot_be_ended_commits_nothing_when_it_goes_on() {
 fn wire_sessions_outlive_a_crash_and_end_with_an_ordered_stop() {
     let world = World::new();
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let url = world.up(&repo);
     let alpha = WireClient::start(&url, "alpha");
     alpha.call(
         "peers_announce",

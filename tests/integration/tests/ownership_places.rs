@@ -428,10 +428,7 @@ fn an_interrupted_lock_is_tried_again() {
 fn a_stranger_on_the_port_of_a_checkout_is_not_taken_for_its_node() {
     let world = World::new();
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let url = world.up(&repo);
     world.json(&repo, &["serve", "stop"]);
     let stranger = std::net::TcpListener::bind(url.strip_prefix("http://").unwrap()).unwrap();
     let again = world.json(&repo, &["up"]);

@@ -1,66 +1,17 @@
 //! The main job: agents attach to the node of a checkout and see each other on one board.
 
-use earshot_testkit::process::{StdioClient, World, http};
+use earshot_testkit::process::{StdioClient, WireClient, World, http};
 use serde_json::{Value, json};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
-
-/// Opens a wire session over HTTP, as a client without a bridge does.
-fn initialize(url: &str, name: &str) -> String {
-    let hello = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": { "name": name, "version": "1" },
-        },
-    });
-    let answer = http(url, "POST", "/mcp", &[JSON], hello.to_string().as_bytes());
-    let answer = answer.expect("the node answers");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let session = answer
-        .header("mcp-session-id")
-        .expect("a wire session")
-        .to_owned();
-    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let headers = [JSON, ("mcp-session-id", session.as_str())];
-    let answer = http(url, "POST", "/mcp", &headers, ready.to_string().as_bytes());
-    let answer = answer.expect("the node answers");
-    assert_eq!(answer.status, 202, "{answer:?}");
-    session
-}
-
-fn call_over_http(url: &str, session: &str, tool: &str, arguments: &Value) -> Value {
-    let request = json!({
-        "jsonrpc": "2.0", "id": 7, "method": "tools/call",
-        "params": { "name": tool, "arguments": arguments },
-    });
-    let headers = [
-        JSON,
-        ("accept", "application/json"),
-        ("mcp-session-id", session),
-    ];
-    let answer = http(
-        url,
-        "POST",
-        "/mcp",
-        &headers,
-        request.to_string().as_bytes(),
-    )
-    .expect("the node answers");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.json()["result"].clone()
-}
 
 #[test]
 fn two_agents_meet_on_one_board_one_through_the_bridge_one_over_http() {
     let world = World::new();
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let url = world.up(&repo);
     let mut alpha = StdioClient::start(&world, &repo, "alpha");
-    let beta = initialize(&url, "beta");
+    let beta = WireClient::start(&url, "beta");
 
     let said = alpha.data(
         "peers_announce",
@@ -68,7 +19,7 @@ fn two_agents_meet_on_one_board_one_through_the_bridge_one_over_http() {
     );
     assert_eq!(said["collisions"], json!([]));
     let arguments = json!({ "intent": "fix main", "paths": ["./src//main.rs"] });
-    let met = call_over_http(&url, &beta, "peers_announce", &arguments);
+    let met = beta.call("peers_announce", &arguments);
     let met = &met["structuredContent"]["collisions"];
     assert_eq!(met[0]["peer"]["id"], said["peer"]);
     assert_eq!(met[0]["pairs"], json!([["src/main.rs", "src"]]));
@@ -145,10 +96,7 @@ fn a_seat_is_never_shown() {
 fn an_anonymous_caller_reads_and_announces_with_its_ticket_only() {
     let world = World::new();
     let repo = world.repo("repo");
-    let url = world.json(&repo, &["up"])["url"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let url = world.up(&repo);
     let announce = |body: Value| {
         http(
             &url,

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 fn node(world: &World) -> (std::path::PathBuf, String) {
     let repo = world.repo("repo");
-    let up = world.json(&repo, &["up"]);
-    let url = up["url"].as_str().expect("up names the url").to_owned();
+    let url = world.up(&repo);
     (repo, url)
 }
 

@@ -176,6 +176,15 @@ impl World {
         ran.json()
     }
 
+    /// Sees to it that the node of a checkout runs, and returns its url.
+    ///
+    /// # Panics
+    /// When `earshot up` fails.
+    pub fn up(&self, checkout: &Path) -> String {
+        let up = self.json(checkout, &["up"]);
+        up["url"].as_str().expect("up names the url").to_owned()
+    }
+
     /// Returns the state folder of the node of a checkout, which need not exist.
     ///
     /// # Panics
