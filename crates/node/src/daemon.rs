@@ -19,6 +19,7 @@ use earshot_proto::{
     lease::{End, Epoch, Timings, Verdict},
     text::Line,
 };
+use earshot_store::Journal;
 use earshot_trust::LoopbackPolicy;
 use http::{Request, Response};
 use tokio::{
@@ -35,12 +36,12 @@ use crate::{
     build,
     capabilities::{self, Serving},
     cli::{CliError, Exit, blocking, with_causes},
-    config::{Loopback, MachineConfig, Places},
+    config::{Loopback, MachineConfig, NodeFolder, Places},
     core::{About, NodeHandle},
     executable::Executable,
     host::Host,
     http::{AccessSettings, Identity, Limits, MachineKey, Site, Surfaces, serve_tcp, serve_unix},
-    lease::{Gate, Keeper, KeeperError, Kept, Order},
+    lease::{Gate, Keeper, KeeperError, Kept, Order, writer_of},
     net::{Doorway, desired_host},
     station::Station,
     system,
@@ -95,11 +96,11 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, CliError> {
     }
     let mut node = Node::start(&serve, doorway)?;
     let end = node.run(&serve).await?;
-    ended(&end)
+    ended(&end, &serve.station.folder)
 }
 
 /// Says how the tenure ended; only what a person must see to is an error.
-fn ended(end: &End) -> Result<ExitCode, CliError> {
+fn ended(end: &End, folder: &NodeFolder) -> Result<ExitCode, CliError> {
     let fail = |exit, why: String, remedy: &str| {
         Err(CliError::new(
             exit,
@@ -133,7 +134,16 @@ fn ended(end: &End) -> Result<ExitCode, CliError> {
             );
         }
         End::DatabaseBusy => {
-            let why = "the journal is locked by another process, which does not let go".to_owned();
+            let journal = Journal::current(&folder.journal_file()).ok();
+            let who = journal.as_deref().and_then(writer_of).map_or_else(
+                || "another process".to_owned(),
+                |pid| format!("process {pid}"),
+            );
+            let journal = journal.unwrap_or_else(|| folder.journal_file());
+            let why = format!(
+                "{} is locked by {who}, which does not let go",
+                journal.display()
+            );
             return fail(
                 Exit::NotReady,
                 why,

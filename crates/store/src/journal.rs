@@ -7,6 +7,11 @@
 //! epoch, so that a node whose successor has opened the file can write nothing more. A node that
 //! ends in order says so with [`Journal::drain`].
 //!
+//! A process that was stopped inside a transaction keeps the file locked. Where it cannot be ended,
+//! [`Journal::leave_behind`] copies what is committed into a file of its own for the new epoch. Of
+//! several files, [`Journal::current`] is the one whose fence is the highest: an epoch that was
+//! shut out of one file can therefore begin no other that counts.
+//!
 //! # A command
 //!
 //! [`Journal::begin`] opens the transaction and decides, from what is known of the command's seat
@@ -94,6 +99,54 @@ impl Journal {
             epoch,
             files,
         })
+    }
+
+    /// Returns which of the files of a journal counts, whether or not there is one.
+    ///
+    /// A file that cannot be read counts as what its name says: it is not passed over in favour of
+    /// an older one.
+    pub fn current(path: &Path) -> Result<PathBuf, Fault> {
+        let files = file::all(path).map_err(|error| Fault::of_io(path, error))?;
+        let fence = |(file, named): &(PathBuf, Epoch)| {
+            let fence = Self::fence_of(file).ok().flatten();
+            fence.map_or(*named, |fence| fence.epoch)
+        };
+        let current = match files.len() {
+            0 | 1 => files.into_iter().next(),
+            _ => files.into_iter().max_by_key(fence),
+        };
+        Ok(current.map_or_else(|| path.to_owned(), |(file, _)| file))
+    }
+
+    /// Goes on in a new file, because another process keeps the current one locked: copies what is
+    /// committed in it, and raises the fence in the copy.
+    ///
+    /// What that process commits when it goes on is not in the copy. It must not answer it.
+    pub fn leave_behind(path: &Path, checkout: &str, epoch: Epoch) -> Result<Self, OpenError> {
+        let locked = Self::current(path)?;
+        let file = file::of_epoch(path, epoch);
+        let temporary = file::beside(&file, ".new");
+        let of_io = |error| Fault::of_io(&file, error);
+        file::remove(&temporary).map_err(of_io)?;
+        file::prepare(&temporary).map_err(of_io)?;
+        let copied = copy(&locked, &temporary, checkout, epoch)
+            .and_then(|()| Ok(file::show(&temporary, &file).map_err(of_io)?));
+        if copied.is_err() {
+            file::remove(&temporary).ok(); // the error that is reported came first
+        }
+        copied?;
+        Self::open(&file, checkout, epoch)
+    }
+
+    /// Removes the files of a journal that were left behind and that nobody keeps locked any more.
+    pub fn remove_left_behind(&self, path: &Path) -> Result<(), Fault> {
+        let of_io = |error| Fault::of_io(path, error);
+        for (file, _) in file::all(path).map_err(of_io)? {
+            if file != self.path && !is_locked(&file) {
+                file::remove(&file).map_err(of_io)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the fence of a journal, of any release, without writing; `None` where there is none.
@@ -230,6 +283,39 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     connection.busy_timeout(BUSY_WAIT).map_err(fault)?;
     Ok(connection)
+}
+
+/// Copies what is committed in a journal into an empty file, and raises the fence there.
+fn copy(from: &Path, to: &Path, checkout: &str, epoch: Epoch) -> Result<(), OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = connect(from, flags)?;
+    schema::judge(&connection, from)?;
+    let name = to.to_string_lossy();
+    let fault = |error| Fault::of(from, error);
+    connection
+        .execute("VACUUM INTO ?1", [name])
+        .map_err(fault)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = connect(to, flags)?;
+    let fault = |error| Fault::of(to, error);
+    connection
+        .pragma_update(None, "synchronous", "full")
+        .map_err(fault)?;
+    schema::take_over(&mut connection, to, checkout, epoch)?;
+    let closed = connection.close();
+    Ok(closed.map_err(|(_, error)| fault(error))?)
+}
+
+/// Says whether a process holds the write lock of a journal; one that cannot be asked is locked.
+fn is_locked(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let Ok(mut connection) = connect(path, flags) else {
+        return true;
+    };
+    let begun = connection
+        .busy_timeout(Duration::ZERO)
+        .and_then(|()| connection.transaction_with_behavior(TransactionBehavior::Immediate));
+    begun.is_err()
 }
 
 /// Refuses what is no sound journal, and sets what every connection that writes needs.

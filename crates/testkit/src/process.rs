@@ -14,7 +14,7 @@ use http::PATIENCE;
 pub use http::{Answer, http};
 pub use load::{Load, Worked, come_and_go};
 pub use root::{Mount, SOMEBODY_ELSE, skip_unless_root, skip_without};
-pub use signal::{Stopped, is_running, kill};
+pub use signal::{Stopped, is_running, kill, resume};
 pub use socket::{SeatClient, socket_http};
 pub use stdio::StdioClient;
 pub use wait::eventually;

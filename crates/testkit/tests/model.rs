@@ -167,6 +167,7 @@ impl State {
                 | Effect::LookAtPredecessors { .. }
                 | Effect::Kill { .. }
                 | Effect::RaiseFence { .. }
+                | Effect::LeaveDatabases { .. }
                 | Effect::Import { .. }
                 | Effect::BindListeners { .. }
                 | Effect::Drain { .. } => self.electors[index].work.push_back(effect),
@@ -357,6 +358,10 @@ impl State {
                     }
                     self.die(target);
                 }
+            }
+            // All run in one place: whoever keeps the database locked was killed.
+            Effect::LeaveDatabases { .. } => {
+                self.broken = Some("a database is left behind");
             }
             Effect::RaiseFence { epoch } if self.writer.is_some() => {
                 self.feed(index, Input::FenceBusy { epoch });

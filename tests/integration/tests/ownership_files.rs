@@ -64,6 +64,19 @@ impl Holder {
         )
     }
 
+    /// Keeps everybody else out of a database, readers too.
+    fn exclusive(path: &Path) -> Self {
+        Self::python(
+            "import sqlite3, sys\n\
+             c = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+             c.execute('PRAGMA locking_mode=EXCLUSIVE')\n\
+             c.execute('BEGIN EXCLUSIVE')\n\
+             print('held', flush=True)\n\
+             sys.stdin.read()",
+            &[path],
+        )
+    }
+
     fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -133,6 +146,7 @@ fn a_process_stopped_inside_a_transaction_makes_writes_unavailable_and_reads_go_
     let _stopped = Stopped::stop(holder.pid());
     let refused = client.call("peers_announce", announce("meanwhile"));
     unavailable(&refused, &journal.to_string_lossy());
+    unavailable(&refused, &format!("process {}", holder.pid()));
     let board = client.data("peers_list", json!({}));
     assert_eq!(intents(&board), ["before"], "{board}");
     kill(holder.pid());
@@ -143,7 +157,7 @@ fn a_process_stopped_inside_a_transaction_makes_writes_unavailable_and_reads_go_
 }
 
 #[test]
-fn a_start_is_refused_while_the_journal_is_locked_and_goes_on_afterwards() {
+fn a_journal_that_stays_locked_is_left_behind_with_nothing_lost() {
     let world = World::new();
     let repo = world.repo("repo");
     let mut client = StdioClient::start(&world, &repo, "alpha");
@@ -151,12 +165,34 @@ fn a_start_is_refused_while_the_journal_is_locked_and_goes_on_afterwards() {
     let journal = world.node_folder(&repo).join("journal.db");
     let holder = Holder::transaction(&journal);
     kill(world.serving(&repo).unwrap());
-    let ran = world.run(&repo, &["serve"]);
-    assert_eq!(ran.code, Some(10), "{ran:?}");
-    assert!(ran.stderr.contains("journal"), "{ran:?}");
-    drop(holder);
     let board = client.data("peers_list", json!({}));
     assert_eq!(intents(&board), ["before"], "{board}");
+    client.data("peers_announce", announce("after"));
+    drop(holder);
+    kill(world.serving(&repo).unwrap());
+    let board = client.data("peers_list", json!({}));
+    assert_eq!(intents(&board), ["after"], "{board}");
+    assert!(!journal.exists(), "what was left behind is still there");
+}
+
+#[test]
+fn a_start_is_refused_while_the_journal_cannot_even_be_read_and_goes_on_afterwards() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    let mut client = StdioClient::start(&world, &repo, "alpha");
+    client.data("peers_announce", announce("before"));
+    let journal = world.node_folder(&repo).join("journal.db");
+    let node = world.serving(&repo).unwrap();
+    drop(client);
+    world.json(&repo, &["serve", "stop"]);
+    let holder = Holder::exclusive(&journal);
+    assert!(!is_running(node));
+    let ran = world.run(&repo, &["serve"]);
+    assert_eq!(ran.code, Some(10), "{ran:?}");
+    assert!(ran.stderr.contains("journal.db is locked by"), "{ran:?}");
+    drop(holder);
+    world.json(&repo, &["up"]);
+    assert!(journal.exists());
 }
 
 #[test]

@@ -310,3 +310,33 @@ fn an_ended_lease_and_a_clock_set_back_still_let_the_epoch_rise() {
     left.is_taken_over("an epoch of the past");
     assert_eq!(left.lease()["epoch"].as_u64(), Some(far + 2));
 }
+
+#[test]
+fn a_client_whose_node_cannot_come_back_is_soon_told_why() {
+    for damage in ["folder", "link"] {
+        let world = World::new();
+        let repo = world.repo("repo");
+        let mut client = StdioClient::start(&world, &repo, "alpha");
+        client.data("peers_list", json!({}));
+        world.json(&repo, &["serve", "stop"]);
+        let lease = world.node_folder(&repo).join("lease.json");
+        fs_err::remove_file(&lease).unwrap();
+        if damage == "folder" {
+            fs_err::create_dir(&lease).unwrap();
+        } else {
+            std::os::unix::fs::symlink("/dev/zero", &lease).unwrap();
+        }
+        let why = client
+            .try_call("peers_list", &json!({}), 2 * AGAIN)
+            .unwrap_err();
+        assert!(why.contains("no node within 10 s"), "{damage}: {why}");
+        assert!(why.contains("lease"), "{damage}: {why}");
+        // Put right, it works again.
+        if damage == "folder" {
+            fs_err::remove_dir(&lease).unwrap();
+        } else {
+            fs_err::remove_file(&lease).unwrap();
+        }
+        assert_eq!(client.data("peers_list", json!({}))["count"], 1, "{damage}");
+    }
+}

@@ -2,14 +2,16 @@
 
 use std::{
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
+    thread,
     time::Duration,
 };
 
 use earshot_testkit::process::{
-    Load, StdioClient, World, eventually, is_running, kill, skip_without,
+    Answer, Load, StdioClient, WireClient, World, eventually, is_running, kill, resume,
+    skip_unless_root, skip_without,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Longest time until something that was started is there.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -145,6 +147,101 @@ fn a_node_stopped_inside_a_write_is_ended_and_every_command_takes_effect_once() 
         let held = peers.filter(|it| it["announcement"]["intent"] == worker.last.as_str());
         assert_eq!(held.count(), 1, "{:?} is not once on {board}", worker.last);
     }
+}
+
+/// Announces over HTTP, one intent after the other, until one is not acknowledged; returns how many
+/// were, and the answer to that last one.
+fn announce_until_refused(client: &WireClient) -> (u32, Option<Answer>) {
+    for n in 1.. {
+        let answer = client.try_send(&json!({
+            "jsonrpc": "2.0", "id": n, "method": "tools/call",
+            "params": {
+                "name": "peers_announce",
+                "arguments": { "intent": format!("intent {n}"), "paths": ["src"] },
+            },
+        }));
+        match answer {
+            Ok(answer) if answer.status == 200 => {
+                assert_ne!(answer.json()["result"]["isError"], true, "{answer:?}");
+            }
+            other => return (n - 1, other.ok()),
+        }
+    }
+    unreachable!("the node stops at some write")
+}
+
+fn intent_of(board: &Value, client: &str) -> Value {
+    let peers = board["peers"].as_array().expect("a list");
+    let row = peers.iter().find(|peer| peer["client"]["name"] == client);
+    row.unwrap_or_else(|| panic!("{client} is not on {board}"))["announcement"]["intent"].clone()
+}
+
+#[test]
+fn a_node_stopped_inside_a_write_that_cannot_be_ended_is_left_behind_with_its_journal() {
+    let test = "a_node_stopped_inside_a_write_that_cannot_be_ended_is_left_behind_with_its_journal";
+    if skip_without("strace", test) || skip_unless_root(test) {
+        return;
+    }
+    let world = World::new();
+    let repo = world.repo("repo");
+    let traced = Signalled::serve(&world, &repo, "fsync,fdatasync", "SIGSTOP", 30);
+    let node = eventually("it serves", AGAIN, || world.serving(&repo));
+    let url = world.json(&repo, &["serve", "status"])["url"].clone();
+    let direct = WireClient::start(url.as_str().unwrap(), "direct");
+    let announcing = thread::spawn(move || announce_until_refused(&direct));
+    wait_until_stopped(|| Some(node));
+    let journal = world.node_folder(&repo).join("journal.db");
+    assert!(is_locked(&journal), "it was not stopped inside a write");
+
+    // From another pid namespace it can neither be asked nor ended.
+    let mut command = world.command("unshare", &repo);
+    command
+        .args(["-pmf", "--mount-proc", "--kill-child"])
+        .arg(World::binary())
+        .arg("mcp");
+    let mut inside = StdioClient::start_command(command, "inside");
+    inside.data(
+        "peers_announce",
+        json!({ "intent": "inside", "paths": ["docs"] }),
+    );
+    let board = inside.data("peers_list", json!({}));
+    assert!(is_running(node), "it was ended");
+    let successor = world.serving(&repo).expect("a successor");
+    assert_ne!(successor, node);
+
+    // It goes on, commits what it was about to, and tells nobody.
+    resume(node);
+    let (acknowledged, last) = announcing.join().expect("the client ran");
+    assert!(acknowledged > 0);
+    assert!(last.as_ref().is_none_or(|it| it.status == 503), "{last:?}");
+    eventually("the old node ends", AFTER_HANG, || {
+        (!is_running(node)).then_some(())
+    });
+    drop(traced);
+    let said = format!("intent {acknowledged}");
+    assert_eq!(intent_of(&board, "direct"), said.as_str(), "{board}");
+
+    // Nor does it come back: the journal of the new epoch counts, and the old one goes.
+    drop(inside);
+    eventually("the node inside ends", AGAIN, || {
+        (!world.nodes().contains(&successor)).then_some(())
+    });
+    world.json(&repo, &["up"]);
+    let board = world.json(&repo, &["peers"]);
+    assert_eq!(intent_of(&board, "direct"), said.as_str(), "{board}");
+    assert!(!journal.exists(), "the old journal is still there");
+}
+
+/// Says whether a process is inside a write transaction of a database.
+fn is_locked(database: &Path) -> bool {
+    let script = "import sqlite3, sys\n\
+         c = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n\
+         c.execute('BEGIN IMMEDIATE')";
+    let python = Command::new("python3")
+        .args(["-c", script])
+        .arg(database)
+        .output();
+    !python.expect("python3 runs").status.success()
 }
 
 /// Tells a node from its tracer, which has the same words among its arguments.

@@ -28,6 +28,7 @@ pub struct BridgeOptions {
 
 impl BridgeOptions {
     /// The usual [`request_deadline`](Self::request_deadline): longer than any handoff or restart
-    /// of a node, shorter than the patience of common clients.
-    pub const REQUEST_DEADLINE: Duration = Duration::from_mins(1);
+    /// of a node, shorter than the patience of common clients, which is 60 s in the TypeScript SDK
+    /// and in Codex.
+    pub const REQUEST_DEADLINE: Duration = Duration::from_secs(50);
 }

@@ -12,6 +12,7 @@ use earshot_mcp::{
 };
 use earshot_proto::lease::LeaseDocument;
 use earshot_trust::{Origin, Seat, SessionId, Surface};
+use rustix::io::Errno;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
     signal::unix::{Signal, SignalKind, signal},
@@ -210,6 +211,9 @@ fn found(lease: LeaseDocument) -> Found {
 
 fn find_error(error: EnsureError) -> FindError {
     match error {
+        EnsureError::Lease(ref cause) if is_lasting(cause) => {
+            FindError::Alone(sentences(&error.into()))
+        }
         // Nothing that passes while the client lives.
         EnsureError::Place(_)
         | EnsureError::Spawn(_)
@@ -223,6 +227,12 @@ fn find_error(error: EnsureError) -> FindError {
         | EnsureError::NotReady { .. }
         | EnsureError::Absent => FindError::Transient(with_causes(&error)),
     }
+}
+
+/// Says whether a lease that cannot be read stays so: a want of descriptors or memory passes.
+fn is_lasting(error: &std::io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::ACCESS | Errno::PERM | Errno::LOOP))
 }
 
 /// Writes what went wrong, and what to do about it.

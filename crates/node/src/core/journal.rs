@@ -20,7 +20,7 @@ use earshot_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{NodeHandle, State};
-use crate::clock;
+use crate::{clock, lease::writer_of};
 
 /// Where the node keeps what must outlive it.
 #[derive(Debug)]
@@ -31,6 +31,15 @@ pub(super) enum Keeping {
     Stopped,
     /// In the journal of this tenure.
     Journal(Box<Journal>),
+}
+
+/// What is done about a journal that another process keeps locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locked {
+    /// It is waited for.
+    Wait,
+    /// A copy of it is used.
+    LeaveBehind,
 }
 
 /// How raising the fence went.
@@ -133,8 +142,8 @@ impl NodeHandle {
     }
 
     /// Opens the journal for a tenure and shuts every older node out of it. Blocks.
-    pub(crate) fn raise_fence(&self, path: PathBuf, epoch: Epoch) -> Fenced {
-        self.ask_blocking(move |state| state.raise_fence(&path, epoch))
+    pub(crate) fn raise_fence(&self, path: PathBuf, epoch: Epoch, locked: Locked) -> Fenced {
+        self.ask_blocking(move |state| state.raise_fence(&path, epoch, locked))
             .unwrap_or_else(|| Fenced::Failed("the node has ended".to_owned()))
     }
 
@@ -185,15 +194,34 @@ fn command_key(call: &Call) -> Option<CommandKey> {
 }
 
 impl State {
-    fn raise_fence(&mut self, path: &Path, epoch: Epoch) -> Fenced {
-        let checkout = self.checkout_id.clone();
-        match Journal::open(path, &checkout, epoch) {
+    fn raise_fence(&mut self, path: &Path, epoch: Epoch, locked: Locked) -> Fenced {
+        match self.open_journal(path, epoch, locked) {
             Ok(journal) => {
+                if let Err(error) = journal.remove_left_behind(path) {
+                    tracing::warn!(%error, "a journal that was left behind stays");
+                }
                 self.keeping = Keeping::Journal(Box::new(journal));
                 Fenced::Raised
             }
             Err(OpenError::Superseded { .. }) => Fenced::Higher,
             Err(OpenError::Fault(Fault::Busy { .. })) => Fenced::Busy,
+            Err(error) => Fenced::Failed(error.to_string()),
+        }
+    }
+
+    fn open_journal(
+        &self,
+        path: &Path,
+        epoch: Epoch,
+        locked: Locked,
+    ) -> Result<Journal, OpenError> {
+        let checkout = self.checkout_id.as_str();
+        let current = Journal::current(path)?;
+        match Journal::open(&current, checkout, epoch) {
+            Err(OpenError::Fault(error @ Fault::Busy { .. })) if locked == Locked::LeaveBehind => {
+                tracing::warn!(%error, "the journal is left behind, and a copy of it used");
+                Journal::leave_behind(path, checkout, epoch)
+            }
             // Nothing in it can be used, and a checkout is never stuck: it is kept aside.
             Err(
                 error @ (OpenError::Fault(Fault::Corrupt { .. })
@@ -201,16 +229,13 @@ impl State {
                 | OpenError::OtherCheckout { .. }),
             ) => {
                 tracing::error!(%error, "the journal is put aside, and a new one begun");
-                match put_aside(path, epoch).map(|()| Journal::open(path, &checkout, epoch)) {
-                    Ok(Ok(journal)) => {
-                        self.keeping = Keeping::Journal(Box::new(journal));
-                        Fenced::Raised
-                    }
-                    Ok(Err(error)) => Fenced::Failed(error.to_string()),
-                    Err(error) => Fenced::Failed(error.to_string()),
-                }
+                put_aside(&current, epoch).map_err(|error| Fault::Io {
+                    path: current.clone(),
+                    source: error.into(),
+                })?;
+                Journal::open(&current, checkout, epoch)
             }
-            Err(error) => Fenced::Failed(error.to_string()),
+            opened => opened,
         }
     }
 
@@ -490,10 +515,21 @@ impl State {
         }
         Ok(Failure::new(
             Code::Unavailable,
-            format!("the change was not made, because it cannot be kept: {error}"),
+            format!(
+                "the change was not made, because it cannot be kept: {error}{}",
+                writer(error)
+            ),
             "Remove the cause that is named, then try again.",
         ))
     }
+}
+
+/// Names the process that keeps the journal locked, where the kernel tells.
+fn writer(error: &CommitError) -> String {
+    let CommitError::Fault(Fault::Busy { path }) = error else {
+        return String::new();
+    };
+    writer_of(path).map_or_else(String::new, |pid| format!(" (it is process {pid})"))
 }
 
 /// What became of a command within its transaction.

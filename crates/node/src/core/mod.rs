@@ -27,12 +27,15 @@ use earshot_trust::SessionId;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use board::{Announcing, Listing};
-pub(crate) use journal::{Fenced, Repetition};
+pub(crate) use journal::{Fenced, Locked, Repetition};
 use journal::{Keeping, Lost};
 pub(crate) use peers::{Greeting, WhoCalls};
 use tickets::Tickets;
 
-use crate::{clock, lease::moved};
+use crate::{
+    clock,
+    lease::{Gate, moved},
+};
 
 /// Most steps that wait for the node's thread. Each takes microseconds, and what is told rather than
 /// asked must find room even when every peer of a full board opens a stream at once.
@@ -46,6 +49,8 @@ pub(crate) struct NodeHandle {
     jobs: mpsc::Sender<Job>,
     about: Arc<About>,
     streams: Arc<AtomicU64>,
+    /// Whether what was executed may be answered; none for a client that is served alone.
+    gate: Arc<OnceLock<Arc<Gate>>>,
 }
 
 impl fmt::Debug for NodeHandle {
@@ -150,6 +155,7 @@ impl NodeHandle {
             jobs,
             about: Arc::new(about),
             streams: Arc::default(),
+            gate: Arc::default(),
         })
     }
 
@@ -160,6 +166,7 @@ impl NodeHandle {
             jobs,
             about: Arc::new(about),
             streams: Arc::default(),
+            gate: Arc::default(),
         }
     }
 
@@ -197,11 +204,26 @@ impl NodeHandle {
         caller: &Caller,
         step: impl FnOnce(&mut State) -> Result<R, Lost> + Send + 'static,
     ) -> Result<R, Failure> {
-        if let Ok(Ok(answer)) = self.ask(step).await {
+        if let Ok(Ok(answer)) = self.ask(step).await
+            && self.may_answer().await
+        {
             return Ok(answer);
         }
         caller.abandoned.set();
         Err(moved())
+    }
+
+    /// Says whether what was executed may be answered, once that is known.
+    async fn may_answer(&self) -> bool {
+        match self.gate.get() {
+            Some(gate) => gate.answer().await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// Answers only what this gate lets out, from now on.
+    pub(crate) fn answer_through(&self, gate: &Arc<Gate>) {
+        self.gate.set(Arc::clone(gate)).ok(); // a node has one for life
     }
 
     /// Runs a step on the node's thread, blocking this one; `None` when the node ended.

@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use earshot_capability::{Code, Failure};
-use earshot_proto::lease::{Effect, Epoch, Input, LeaseToken, Lifecycle, Permit, Phase};
-use tokio::sync::{Semaphore, watch};
+use earshot_proto::{
+    Now,
+    lease::{Effect, Epoch, Input, LeaseToken, Lifecycle, Permit, Phase},
+};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::clock;
 
@@ -81,11 +84,35 @@ impl Gate {
     /// # Cancel safety
     /// Nothing is lost.
     pub(crate) async fn pass(&self) -> Result<(), Failure> {
+        self.wait(Lifecycle::permit, |waiting| {
+            waiting.try_acquire().map(Some).map_err(|_| too_many())
+        })
+        .await
+    }
+
+    /// Waits until what was executed may be answered.
+    ///
+    /// # Errors
+    /// `unavailable` when the node lost its lease: nobody is to hear of it, and the caller sends the
+    /// request again.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn answer(&self) -> Result<(), Failure> {
+        // Those that are here passed before, and are bounded by that.
+        self.wait(Lifecycle::may_answer, |_| Ok(None)).await
+    }
+
+    async fn wait<'a>(
+        &'a self,
+        permit: impl Fn(&Lifecycle, Now) -> Permit,
+        find_place: impl Fn(&'a Semaphore) -> Result<Option<SemaphorePermit<'a>>, Failure>,
+    ) -> Result<(), Failure> {
         let mut changes = self.changes.subscribe();
         let mut place = None;
         loop {
             changes.mark_unchanged();
-            let permit = self.machine().permit(clock::now());
+            let permit = permit(&self.machine(), clock::now());
             match permit {
                 Permit::Run(_) => return Ok(()),
                 Permit::Moved => return Err(moved()),
@@ -95,7 +122,7 @@ impl Gate {
                 }
             }
             if place.is_none() {
-                place = Some(self.waiting.try_acquire().map_err(|_| too_many())?);
+                place = find_place(&self.waiting)?;
             }
             if changes.changed().await.is_err() {
                 return Err(moved());

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     build, clock,
     config::{NodeFolder, PlaceError},
-    core::{Fenced, NodeHandle},
+    core::{self, Fenced, NodeHandle},
     net::{Doorway, bind_unix_at},
     system,
 };
@@ -142,6 +142,7 @@ impl Keeper {
         let identity = identity_of(&folder, &here)?;
         let (inputs, inbox) = sync_channel(INPUTS);
         let gate = Gate::new(Lifecycle::new(identity), inputs);
+        node.answer_through(&gate);
         let (orders, ordered) = mpsc::channel(INPUTS);
         let (ended, end) = oneshot::channel();
         let keeper = Self {
@@ -248,7 +249,10 @@ impl Keeper {
                 self.kill(pid, &predecessor);
                 Done::Nothing
             }
-            Effect::RaiseFence { epoch } => Done::of(self.raise_fence(epoch)),
+            Effect::RaiseFence { epoch } => Done::of(self.raise_fence(epoch, core::Locked::Wait)),
+            Effect::LeaveDatabases { epoch } => {
+                Done::of(self.raise_fence(epoch, core::Locked::LeaveBehind))
+            }
             Effect::Import { epoch } => Done::of(match self.node.import() {
                 Ok(()) => Input::Imported { epoch },
                 Err(why) => Input::WorkFailed { epoch, why },
@@ -338,10 +342,9 @@ impl Keeper {
     /// Reads the fence of every database. One that cannot be read is no reason to stop here: a
     /// fence that is higher is met when it is raised.
     fn fences(&self) -> Vec<Epoch> {
-        let fence = Journal::fence_of(&self.folder.journal_file());
-        fence
-            .ok()
-            .flatten()
+        let current = Journal::current(&self.folder.journal_file()).ok();
+        current
+            .and_then(|path| Journal::fence_of(&path).ok().flatten())
             .map(|fence| fence.epoch)
             .into_iter()
             .collect()
@@ -469,8 +472,9 @@ impl Keeper {
         }
     }
 
-    fn raise_fence(&self, epoch: Epoch) -> Input {
-        match self.node.raise_fence(self.folder.journal_file(), epoch) {
+    fn raise_fence(&self, epoch: Epoch, locked: core::Locked) -> Input {
+        let path = self.folder.journal_file();
+        match self.node.raise_fence(path, epoch, locked) {
             Fenced::Raised => Input::FenceRaised { epoch },
             Fenced::Higher => Input::FenceHigher { epoch },
             Fenced::Busy => Input::FenceBusy { epoch },

@@ -38,27 +38,49 @@ pub(super) fn lock_holder(path: &Path) -> Option<Pid> {
     lock_holders(&metadata).first().copied().map(Pid::new)
 }
 
+/// Returns the process that is inside a write transaction of a journal, where the kernel tells.
+///
+/// SQLite takes the byte 120 of the file that readers and writers share for it
+/// (<https://sqlite.org/walformat.html>, "WAL locks").
+pub(crate) fn writer_of(journal: &Path) -> Option<Pid> {
+    let mut shared = journal.as_os_str().to_owned();
+    shared.push("-shm");
+    let metadata = fs_err::metadata(Path::new(&shared)).ok()?;
+    let table = fs_err::read_to_string("/proc/locks").ok()?;
+    let writers = holders_in(&table, &metadata, "POSIX", |from, to| {
+        (from..=to).contains(&120)
+    });
+    writers.first().copied().map(Pid::new)
+}
+
 /// Lists the processes that hold an flock on a file, from the kernel's lock table.
 fn lock_holders(file: &Metadata) -> Vec<i64> {
     fs_err::read_to_string("/proc/locks")
-        .map(|table| holders_in(&table, file.dev(), file.ino()))
+        .map(|table| holders_in(&table, file, "FLOCK", |_, _| true))
         .unwrap_or_default()
 }
 
 /// Reads the table: `1: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF`, waiting ones marked `->`.
-fn holders_in(table: &str, device: u64, inode: u64) -> Vec<i64> {
+fn holders_in(
+    table: &str,
+    file: &Metadata,
+    kind: &str,
+    covers: impl Fn(u64, u64) -> bool,
+) -> Vec<i64> {
+    let device = file.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let file = format!("{major:02x}:{minor:02x}:{inode}");
-    table
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_ascii_whitespace().skip(1);
-            let kind = words.next()?;
-            let pid = words.nth(2)?;
-            let of = words.next()?;
-            (kind == "FLOCK" && of == file).then(|| pid.parse().ok())?
-        })
-        .collect()
+    let file = format!("{major:02x}:{minor:02x}:{}", file.ino());
+    let holder = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let fits = words.next()? == kind;
+        let write = words.nth(1)? == "WRITE";
+        let pid = words.next()?.parse().ok()?;
+        let of = words.next()?;
+        let from = words.next()?.parse().ok()?;
+        let to = words.next()?.parse().unwrap_or(u64::MAX); // EOF
+        (fits && write && of == file && covers(from, to)).then_some(pid)
+    };
+    table.lines().filter_map(holder).collect()
 }
 
 #[cfg(test)]
@@ -67,12 +89,21 @@ mod tests {
 
     #[test]
     fn the_lock_table_names_holders_and_not_those_who_wait() {
-        let device = rustix::fs::makedev(0xfd, 1);
-        let table = "1: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF\n\
-                     1: -> FLOCK  ADVISORY  WRITE 4712 fd:01:1234 0 EOF\n\
-                     2: POSIX  ADVISORY  WRITE 4713 fd:01:1234 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 4714 fd:01:12345 0 EOF\nnonsense\n";
-        assert_eq!(holders_in(table, device, 1234), [4711]);
+        let file = tempfile::tempfile().unwrap().metadata().unwrap();
+        let device = file.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let name = format!("{major:02x}:{minor:02x}:{}", file.ino());
+        let table = format!(
+            "1: FLOCK  ADVISORY  WRITE 4711 {name} 0 EOF\n\
+             1: -> FLOCK  ADVISORY  WRITE 4712 {name} 0 EOF\n\
+             2: POSIX  ADVISORY  WRITE 4713 {name} 120 120\n\
+             2: POSIX  ADVISORY  READ  4715 {name} 120 128\n\
+             2: POSIX  ADVISORY  WRITE 4716 {name} 123 124\n\
+             3: FLOCK  ADVISORY  WRITE 4714 {name}5 0 EOF\nnonsense\n"
+        );
+        assert_eq!(holders_in(&table, &file, "FLOCK", |_, _| true), [4711]);
+        let covers = |from, to| (from..=to).contains(&120);
+        assert_eq!(holders_in(&table, &file, "POSIX", covers), [4713]);
     }
 
     #[test]

@@ -15,5 +15,5 @@ pub(crate) use examine::{NONCE_HEADER, PROOF_HEADER, examine, prove};
 pub(crate) use files::read_lease;
 pub(crate) use gate::{Gate, moved};
 pub(crate) use keeper::{Keeper, KeeperError, Kept, Order, here};
-pub(crate) use kill::kill_holder;
+pub(crate) use kill::{kill_holder, writer_of};
 pub(crate) use lock::{LockError, is_held_lately, lock_within, pause};

@@ -79,6 +79,9 @@ impl Bounds {
 }
 
 impl Timings {
+    /// The longest time between two heartbeats that any node may have.
+    pub const HEARTBEAT_MAX: Duration = HEARTBEAT.greatest;
+
     /// Returns the declared timings, each held within its bounds.
     ///
     /// `stale_after` and `bind_grace` are raised to three and two heartbeats where they are

@@ -94,6 +94,9 @@ impl Execution<'_> {
 
     /// Writes down that an effect outside the journal begins now.
     ///
+    /// Before the effect begins, the caller makes sure that its node still holds the lease: what a
+    /// stopped process commits when it goes on may be in a file that was left behind.
+    ///
     /// [`Journal::finish_started`](super::Journal::finish_started) writes down its end. A command
     /// that is sent again in between, or after a crash, is answered that its outcome is unknown.
     pub fn start(self) -> Result<Started, CommitError> {

@@ -11,6 +11,8 @@ mod files;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod left_behind;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod scratch;

@@ -10,6 +10,14 @@ pub fn kill(pid: u32) {
     kill_process(system_pid(pid), Signal::KILL).expect("the process is there");
 }
 
+/// Lets a process go on that something else stopped.
+///
+/// # Panics
+/// When there is no such process.
+pub fn resume(pid: u32) {
+    kill_process(system_pid(pid), Signal::CONT).expect("the process is there");
+}
+
 /// A process that is stopped; it goes on when this value is dropped.
 #[derive(Debug)]
 pub struct Stopped {

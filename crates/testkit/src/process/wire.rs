@@ -1,5 +1,7 @@
 //! An MCP client of the 2025 generation without a bridge: a wire session over HTTP.
 
+use std::io;
+
 use serde_json::{Value, json};
 
 use super::{Answer, http};
@@ -35,8 +37,16 @@ impl WireClient {
     /// # Panics
     /// When the node cannot be reached.
     pub fn send(&self, message: &Value) -> Answer {
+        self.try_send(message).expect("the node answers")
+    }
+
+    /// Sends one message within the session to a node that may not answer.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn try_send(&self, message: &Value) -> io::Result<Answer> {
         let session = [("mcp-session-id", self.session.as_str())];
-        post(&self.url, &session, message)
+        try_post(&self.url, &session, message)
     }
 
     /// Calls a tool, and returns its result whole.
@@ -73,6 +83,10 @@ pub fn initialize(url: &str, name: &str, headers: &[(&str, &str)]) -> Answer {
 /// # Panics
 /// When the node cannot be reached.
 pub fn post(url: &str, headers: &[(&str, &str)], message: &Value) -> Answer {
+    try_post(url, headers, message).expect("the node answers")
+}
+
+fn try_post(url: &str, headers: &[(&str, &str)], message: &Value) -> io::Result<Answer> {
     let usual = [
         ("content-type", "application/json"),
         ("accept", "application/json"),
@@ -85,5 +99,4 @@ pub fn post(url: &str, headers: &[(&str, &str)], message: &Value) -> Answer {
         &headers,
         message.to_string().as_bytes(),
     )
-    .expect("the node answers")
 }

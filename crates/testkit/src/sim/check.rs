@@ -35,6 +35,7 @@ pub(super) struct Ledger {
     /// Leases written, and commands that took effect.
     tenures: u64,
     commits: u64,
+    left_behind: u64,
 }
 
 impl Ledger {
@@ -65,6 +66,23 @@ impl Ledger {
         self.fences.insert(inode, fence);
     }
 
+    /// Notes that what the one file holds counts in the other from now on.
+    pub(super) fn leave_behind(&mut self, from: Inode, to: Inode) {
+        self.left_behind += 1;
+        for (_, inode) in self.answered.values_mut() {
+            if *inode == from {
+                *inode = to;
+            }
+        }
+        let known: Vec<_> = self
+            .outside
+            .iter()
+            .filter(|((_, inode), _)| *inode == from)
+            .map(|((key, _), count)| ((*key, to), *count))
+            .collect();
+        self.outside.extend(known);
+    }
+
     pub(super) const fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
@@ -75,6 +93,10 @@ impl Ledger {
 
     pub(super) const fn commits(&self) -> u64 {
         self.commits
+    }
+
+    pub(super) const fn left_behind(&self) -> u64 {
+        self.left_behind
     }
 }
 
@@ -253,11 +275,14 @@ impl World {
         if !there {
             self.violate(3, || format!("{of} answers {key:?} before it is committed"));
         }
-        if DATABASES
-            .iter()
-            .any(|name| self.disk.lookup(name) == Some(inode))
-        {
-            self.ledger.answered.insert(key.0, (key, inode));
+        for index in 0..DATABASES.len() {
+            if self.current(index) == Some(inode) {
+                self.ledger.answered.insert(key.0, (key, inode));
+            } else if self.is_in_place(index, inode) {
+                self.violate(3, || {
+                    format!("{of} answers {key:?} from a file that was left behind")
+                });
+            }
         }
     }
 

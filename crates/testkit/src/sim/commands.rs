@@ -102,10 +102,14 @@ impl World {
                 let then = Step::EffectOutside { epoch };
                 self.commit_command(of, &request, inode, (epoch, then))
             }
-            Step::EffectOutside { epoch } => {
-                self.judge_effect_outside(inode, request.key());
-                Step::BeginFinish { epoch }
-            }
+            Step::EffectOutside { epoch } => match self.still_holds(of, &request) {
+                Some(true) => {
+                    self.judge_effect_outside(inode, request.key());
+                    Step::BeginFinish { epoch }
+                }
+                Some(false) => before,
+                None => Step::Done,
+            },
             Step::BeginFinish { epoch } => {
                 if self.database(inode).begin(of) {
                     Step::Finish { epoch }
@@ -114,10 +118,14 @@ impl World {
                 }
             }
             Step::Finish { epoch } => self.finish_outside(of, &request, inode, epoch),
-            Step::Answer { result } => {
-                self.answer(of, &request, inode, result);
-                Step::Done
-            }
+            Step::Answer { result } => match self.still_holds(of, &request) {
+                Some(true) => {
+                    self.answer(of, &request, inode, result);
+                    Step::Done
+                }
+                Some(false) => before,
+                None => Step::Done,
+            },
             Step::Done => Step::Done,
         };
         let pause = if next == before {
@@ -152,6 +160,26 @@ impl World {
             Permit::Moved => {
                 self.reply(&running.request, Answered::Moved);
                 Step::Done
+            }
+        }
+    }
+
+    /// Says whether what was committed may be acted on: not yet, or, with `None`, never.
+    fn still_holds(&mut self, of: ProcessId, request: &Request) -> Option<bool> {
+        if self.sabotage == Some(Sabotage::AnswerWithoutLook) {
+            return Some(true);
+        }
+        let now = self.processes[of].now(self.time);
+        match self.processes[of].machine.may_answer(now) {
+            Permit::Run(_) => Some(true),
+            Permit::Wait => Some(false),
+            Permit::LookFirst => {
+                self.feed(of, Input::LookWanted);
+                Some(false)
+            }
+            Permit::Moved => {
+                self.reply(request, Answered::Moved);
+                None
             }
         }
     }

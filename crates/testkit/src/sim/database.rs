@@ -114,6 +114,10 @@ impl Database {
             == by
     }
 
+    pub(super) const fn is_locked(&self) -> bool {
+        self.writing.is_some()
+    }
+
     /// Returns the image of this process's transaction.
     pub(super) fn writing(&mut self, by: ProcessId) -> Option<&mut Tables> {
         self.writing

@@ -23,6 +23,10 @@ pub(super) struct Weather {
     pub(super) duplicate: u64,
     /// A process dies or is stopped before a step.
     strike: u64,
+    /// A process begins in another pid namespace, where it cannot be ended from.
+    pub(super) elsewhere: u64,
+    /// The next process that is about to commit is stopped, for long.
+    ambush: bool,
     backup: Option<Backup>,
 }
 
@@ -56,6 +60,8 @@ impl Weather {
             loss: if hostile { 40 } else { 0 },
             duplicate: if hostile { 40 } else { 5 },
             strike: rng.below(3),
+            elsewhere: if rng.chance(300) { 500 } else { 80 },
+            ambush: false,
             backup: None,
         }
     }
@@ -68,6 +74,8 @@ impl Weather {
             loss: 0,
             duplicate: 0,
             strike: 0,
+            elsewhere: 0,
+            ambush: false,
             backup: None,
         }
     }
@@ -79,6 +87,7 @@ enum Fault {
     Kill,
     Stop,
     StopLong,
+    StopInTransaction,
     Continue,
     OrderedStop,
     Spawn,
@@ -98,10 +107,11 @@ enum Fault {
 }
 
 /// The faults with their weights.
-const FAULTS: [(Fault, usize); 19] = [
+const FAULTS: [(Fault, usize); 20] = [
     (Fault::Kill, 4),
     (Fault::Stop, 4),
     (Fault::StopLong, 4),
+    (Fault::StopInTransaction, 4),
     (Fault::Continue, 1),
     (Fault::OrderedStop, 2),
     (Fault::Spawn, 4),
@@ -139,6 +149,7 @@ impl World {
             Fault::Kill => self.strike_one(Self::kill),
             Fault::Stop => self.strike_one(|world, of| world.stop_for(of, 4 * SECOND)),
             Fault::StopLong => self.strike_one(|world, of| world.stop_for(of, 40 * SECOND)),
+            Fault::StopInTransaction => self.weather.ambush = true,
             Fault::Continue => self.strike_one(Self::go_on),
             Fault::OrderedStop => self.strike_one(|world, of| {
                 if world.processes[of].runs() {
@@ -184,6 +195,11 @@ impl World {
 
     /// Lets a process die or stop right before its next step, now and then.
     pub(super) fn struck_down(&mut self, of: ProcessId) -> bool {
+        if self.weather.ambush && self.is_about_to_commit(of) {
+            self.weather.ambush = false;
+            self.stop_for(of, 80 * SECOND);
+            return true;
+        }
         if !self.rng.chance(self.weather.strike) {
             return false;
         }
@@ -198,6 +214,11 @@ impl World {
             self.kill(of);
         }
         true
+    }
+
+    fn is_about_to_commit(&self, of: ProcessId) -> bool {
+        let execution = self.processes[of].execution.as_ref();
+        execution.is_some_and(|running| running.step.commits())
     }
 
     fn stop_for(&mut self, of: ProcessId, longest: Micros) {
@@ -248,9 +269,8 @@ impl World {
     /// Returns whether a fence says how far the epochs are.
     fn fences_know(&self) -> bool {
         let highest = self.ledger.highest_epoch();
-        DATABASES
-            .iter()
-            .filter_map(|name| self.databases.get(&self.disk.lookup(name)?))
+        (0..DATABASES.len())
+            .filter_map(|index| self.databases.get(&self.current(index)?))
             .any(|database| database.committed().fence >= highest)
     }
 
@@ -342,10 +362,9 @@ impl World {
 
     fn make_backup(&mut self) {
         let lease = self.disk.read(LEASE).map(<[u8]>::to_vec);
-        let tables = DATABASES
-            .iter()
-            .map(|name| {
-                let database = self.databases.get(&self.disk.lookup(name)?)?;
+        let tables = (0..DATABASES.len())
+            .map(|index| {
+                let database = self.databases.get(&self.current(index)?)?;
                 Some(database.committed().clone())
             })
             .collect();
@@ -359,8 +378,11 @@ impl World {
         let Some(Backup { lease, tables }) = self.weather.backup.take() else {
             return;
         };
-        for (name, tables) in DATABASES.iter().zip(tables) {
-            self.disk.remove(name);
+        for (index, tables) in tables.into_iter().enumerate() {
+            for (name, _) in self.files_of(index) {
+                self.disk.remove(&name);
+            }
+            let name = DATABASES[index];
             if let Some(tables) = tables
                 && let Ok(inode) = self.disk.create(name)
             {

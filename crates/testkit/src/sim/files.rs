@@ -183,9 +183,8 @@ impl World {
         }
         self.processes[of].lease_lock = Some(inode);
         let seen = self.examine(of, false);
-        let fences = DATABASES
-            .iter()
-            .filter_map(|name| self.disk.lookup(name))
+        let fences = (0..DATABASES.len())
+            .filter_map(|index| self.current(index))
             .filter_map(|inode| self.databases.get(&inode))
             .map(|database| database.committed().fence)
             .collect();
@@ -313,6 +312,13 @@ impl World {
         }
     }
 
+    /// Returns whether a name still leads to this file of a database.
+    pub(super) fn is_in_place(&self, index: usize, inode: Inode) -> bool {
+        self.files_of(index)
+            .iter()
+            .any(|(_, named)| *named == inode)
+    }
+
     fn look_at_files(&self, of: ProcessId) -> FilesSeen {
         let process = &self.processes[of];
         let alive = process
@@ -322,7 +328,7 @@ impl World {
         let databases_in_place = process
             .databases
             .iter()
-            .all(|(index, inode)| self.disk.lookup(DATABASES[*index]) == Some(*inode));
+            .all(|(index, inode)| self.is_in_place(*index, *inode));
         FilesSeen {
             lease: self.disk.lookup(LEASE).map(file_id),
             token: self.lease().as_ref().and_then(Parsed::token).cloned(),

@@ -45,16 +45,19 @@ pub enum Sabotage {
     AcknowledgeBeforeCommit,
     /// The `done` row is written in a transaction after that of the effect.
     KeyOutsideTransaction,
+    /// What was committed is answered without a look at the lease, however old the last one is.
+    AnswerWithoutLook,
     /// The alive file is locked only when the lease is already visible.
     LockAfterLease,
 }
 
 impl Sabotage {
     /// Every sabotage there is.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::SkipFence,
         Self::AcknowledgeBeforeCommit,
         Self::KeyOutsideTransaction,
+        Self::AnswerWithoutLook,
         Self::LockAfterLease,
     ];
 
@@ -63,6 +66,7 @@ impl Sabotage {
             Self::SkipFence => "skip-fence",
             Self::AcknowledgeBeforeCommit => "acknowledge-before-commit",
             Self::KeyOutsideTransaction => "key-outside-transaction",
+            Self::AnswerWithoutLook => "answer-without-look",
             Self::LockAfterLease => "lock-after-lease",
         }
     }
@@ -83,6 +87,8 @@ pub struct Report {
     pub tenures: u64,
     /// Transactions committed.
     pub commits: u64,
+    /// Databases left behind, because somebody stopped kept them locked.
+    pub left_behind: u64,
     /// Virtual time that the world took to settle, in microseconds.
     pub settled_after_us: u64,
 }
@@ -176,6 +182,7 @@ pub fn run_many(first: u64, count: u64) -> Result<Report, Box<Failure>> {
         sum.events += report.events;
         sum.tenures += report.tenures;
         sum.commits += report.commits;
+        sum.left_behind += report.left_behind;
         sum.settled_after_us = sum.settled_after_us.max(report.settled_after_us);
     }
     Ok(sum)
@@ -230,6 +237,7 @@ impl Run {
                 events: self.events,
                 tenures: world.ledger.tenures(),
                 commits: world.ledger.commits(),
+                left_behind: world.ledger.left_behind(),
                 settled_after_us: world.time.saturating_sub(self.calm_at),
             });
         }

@@ -7,6 +7,7 @@ use earshot_proto::lease::{
     BodyDigest, Effect, Epoch, Identity, LeaseDocument, LeaseToken, Lifecycle, Place, Predecessor,
 };
 
+use super::database::Tables;
 use super::disk::{Inode, ProcessId};
 
 /// Virtual time in microseconds since the world began.
@@ -141,6 +142,8 @@ pub(super) enum Work {
         epoch: Epoch,
         index: usize,
         begun: Option<Inode>,
+        /// What is done about a database that is locked.
+        locked: Locked,
     },
     Import {
         epoch: Epoch,
@@ -152,6 +155,17 @@ pub(super) enum Work {
         epoch: Epoch,
         deadline: Now,
     },
+}
+
+/// What is done about a database that another process keeps locked.
+#[derive(Debug)]
+pub(super) enum Locked {
+    /// It is waited for.
+    Wait,
+    /// It is left behind.
+    Leave,
+    /// It is being left behind: this is the copy of what was committed in that file.
+    Copied(Inode, Box<Tables>),
 }
 
 /// The command that is being executed.
@@ -194,6 +208,15 @@ pub(super) enum Step {
         result: u64,
     },
     Done,
+}
+
+impl Step {
+    pub(super) const fn commits(self) -> bool {
+        matches!(
+            self,
+            Self::Commit { .. } | Self::CommitStarted { .. } | Self::Finish { .. }
+        )
+    }
 }
 
 #[derive(Debug)]
@@ -321,6 +344,13 @@ impl Process {
                 epoch,
                 index: 0,
                 begun: None,
+                locked: Locked::Wait,
+            }),
+            Effect::LeaveDatabases { epoch } => Ok(Work::RaiseFence {
+                epoch,
+                index: 0,
+                begun: None,
+                locked: Locked::Leave,
             }),
             Effect::Import { epoch } => Ok(Work::Import { epoch }),
             Effect::BindListeners { epoch } => Ok(Work::BindListeners { epoch }),

@@ -301,7 +301,11 @@ impl World {
 
     /// Returns where a new process runs: now and then in another pid namespace.
     fn place(&mut self) -> Place {
-        let pid_ns = if self.rng.chance(80) { 2 } else { 1 };
+        let pid_ns = if self.rng.chance(self.weather.elsewhere) {
+            2
+        } else {
+            1
+        };
         Place {
             host_id: "host".to_owned(),
             boot_id: format!("boot-{}", self.boot),

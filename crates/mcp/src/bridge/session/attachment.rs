@@ -98,10 +98,11 @@ impl Session {
             }
             Err(FindError::Alone(reason)) if self.last_epoch.is_none() => self.leave(reason),
             // A client that was served by a node cannot be served alone: its state is there.
-            Err(FindError::Transient(reason) | FindError::Alone(reason)) => {
+            Err(error @ (FindError::Transient(_) | FindError::Alone(_))) => {
+                self.hopeless = matches!(error, FindError::Alone(_));
                 let until = now + backoff(self.vain_searches);
                 self.vain_searches = self.vain_searches.saturating_add(1);
-                self.last_reason = Some(reason);
+                self.last_reason = Some(error.to_string());
                 self.attachment = Attachment::Pausing { until, may_start };
             }
         }
@@ -113,6 +114,7 @@ impl Session {
         self.last_epoch = self.last_epoch.max(Some(found.epoch));
         self.vain_searches = 0;
         self.last_reason = None;
+        self.hopeless = false;
         self.heard_at = now;
         self.attachment = Attachment::Attached;
         self.effects.push(Effect::Attach(found));

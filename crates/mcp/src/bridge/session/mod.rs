@@ -72,6 +72,10 @@ const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// A node that leaves a probe unanswered for so long is taken for lost.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a request waits for a node when what keeps it from starting does not pass by itself: a
+/// disk may be given room, or a folder be put right, in the time that a call takes.
+const HOPELESS_DEADLINE: Duration = Duration::from_secs(10);
+
 /// How long requests already read may still be answered after the client's input has ended: with
 /// what the shell needs to say goodbye, less than the 2 s in which the bridge ends.
 const DRAIN: Duration = Duration::from_millis(1200);
@@ -160,6 +164,8 @@ pub(super) struct Session {
     /// Searches in vain since the last node was found, and what the last one said.
     vain_searches: u32,
     last_reason: Option<String>,
+    /// What the last search said will not pass by itself.
+    hopeless: bool,
     next_search: SearchId,
 
     handshake: Handshake,
@@ -211,6 +217,7 @@ impl Session {
             losses: 0,
             vain_searches: 0,
             last_reason: None,
+            hopeless: false,
             next_search: 0,
             handshake: Handshake::None,
             numbers: Numbers::default(),
@@ -270,7 +277,7 @@ impl Session {
             if self.is_attached() {
                 entry.retry_at()
             } else {
-                entry.expires_at(self.request_deadline)
+                entry.expires_at(self.patience())
             }
         });
         [

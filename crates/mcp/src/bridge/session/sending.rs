@@ -1,12 +1,14 @@
 //! What is sent to the node, and when.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use super::attachment::Attachment;
 use super::entry::{Entry, Phase, Request, RequestKind, Role, Route};
 use super::handshake::Handshake;
-use super::{Attempt, Effect, Ending, IN_FLIGHT_MAX, Purpose, Session};
+use super::{Attempt, Effect, Ending, HOPELESS_DEADLINE, IN_FLIGHT_MAX, Purpose, Session};
 use crate::bridge::answer::{self, UNAVAILABLE};
 use crate::bridge::clock::Now;
 use crate::bridge::exchange::{AttemptId, Call};
@@ -218,6 +220,15 @@ impl Session {
         }
     }
 
+    /// Returns how long a request waits for a node.
+    pub(super) fn patience(&self) -> Duration {
+        if self.hopeless {
+            self.request_deadline.min(HOPELESS_DEADLINE)
+        } else {
+            self.request_deadline
+        }
+    }
+
     /// Gives up what has waited too long for a node.
     pub(super) fn expire(&mut self, now: Now) {
         if self.is_attached() {
@@ -225,7 +236,7 @@ impl Session {
         }
         let due = |entry: &Entry| {
             entry
-                .expires_at(self.request_deadline)
+                .expires_at(self.patience())
                 .is_some_and(|at| at <= now)
         };
         let expired: Vec<u64> = self
@@ -237,7 +248,7 @@ impl Session {
             Some(reason) => format!(" ({reason})"),
             None => String::new(),
         };
-        let seconds = self.request_deadline.as_secs();
+        let seconds = self.patience().as_secs();
         let sentence = format!(
             "no node within {seconds} s{reason}; see `earshot serve status`, then try again"
         );

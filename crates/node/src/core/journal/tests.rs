@@ -41,7 +41,7 @@ impl Fixture {
         let node = NodeHandle::start(about, Case::Kept, Some("main")).unwrap();
         let opening = node.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let fenced = opening.raise_fence(journal, Epoch::new(epoch));
+            let fenced = opening.raise_fence(journal, Epoch::new(epoch), Locked::Wait);
             (fenced, opening.import())
         });
         let (fenced, imported) = opened.await.unwrap();
@@ -183,7 +183,7 @@ async fn a_process_whose_state_was_wiped_carries_over_what_it_acknowledged() {
         let in_place = again.is_journal_in_place();
         again.stop_writes();
         assert!(matches!(
-            again.raise_fence(reopened, Epoch::new(2)),
+            again.raise_fence(reopened, Epoch::new(2), Locked::Wait),
             Fenced::Raised
         ));
         again.import().unwrap();

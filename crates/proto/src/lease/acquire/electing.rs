@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::starting::{Pending, Starting};
-use super::tenure::Tenure;
+use super::tenure::{LOOK_BEATS_MAX, Tenure};
 use super::{Effect, End, FileId, Lifecycle, State};
 use crate::Now;
 use crate::lease::{
     Answer, Epoch, Examination, HeartbeatWatch, LEASE_SCHEMA, LeaseDocument, LeaseState,
-    LeaseToken, PREDECESSORS_MAX, Parsed, Predecessor, Verdict, holder_verdict, next_epoch,
+    LeaseToken, PREDECESSORS_MAX, Parsed, Predecessor, Timings, Verdict, holder_verdict,
+    next_epoch,
 };
 
 /// How long `lease.lock` is waited for: it is held for a few file operations, some ten ms.
@@ -49,6 +50,8 @@ enum Step {
 struct Claim {
     document: LeaseDocument,
     pending: Vec<Pending>,
+    /// How long the others may go on answering by a look that they had before.
+    answering: Duration,
 }
 
 impl Electing {
@@ -175,7 +178,8 @@ impl Lifecycle {
             .lease
             .as_ref()
             .and_then(Parsed::epoch)
-            .unwrap_or(Epoch::NONE);
+            .unwrap_or(Epoch::NONE)
+            .max(self.highest);
         let epoch = match next_epoch(highest, fences, seen.wall) {
             Ok(epoch) => epoch,
             Err(exhausted) => {
@@ -209,7 +213,9 @@ impl Lifecycle {
         let tenure = Tenure::new(claim.document, alive, file, now);
         let epoch = tenure.epoch();
         let next_beat = tenure.next_beat();
-        self.state = State::Starting(Box::new(Starting::new(tenure, claim.pending)));
+        let quiet_at = now + claim.answering;
+        self.highest = epoch;
+        self.state = State::Starting(Box::new(Starting::new(tenure, claim.pending, quiet_at)));
         vec![
             Effect::UnlockLease,
             Effect::BindSocket { epoch },
@@ -227,6 +233,12 @@ impl Lifecycle {
     ) -> Claim {
         let old = seen.lease.as_ref().and_then(Parsed::document);
         let listed = old.map(|old| old.predecessors.clone()).unwrap_or_default();
+        // Nothing says what those that were listed before were to be judged by.
+        let heartbeat = old
+            .filter(|_| listed.is_empty())
+            .map_or(Timings::HEARTBEAT_MAX, |old| old.timings.heartbeat());
+        // One more than a look counts, for clocks that do not go alike.
+        let answering = heartbeat * (LOOK_BEATS_MAX + 1);
         let patience = now + self.identity.timings.busy_grace() + RETIRING_EXTRA;
         // The displaced one had its time before; those that it listed were never waited for.
         let displaced = displaced.map(|predecessor| Pending::new(predecessor, now));
@@ -264,7 +276,11 @@ impl Lifecycle {
                 .collect(),
             unknown: old.map(|old| old.unknown.clone()).unwrap_or_default(),
         };
-        Claim { document, pending }
+        Claim {
+            document,
+            pending,
+            answering,
+        }
     }
 
     /// Goes on without a lease that could not be locked or written.

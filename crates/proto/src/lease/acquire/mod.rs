@@ -17,7 +17,8 @@
 //! 1. The lease is written only between `LeaseLocked` and `UnlockLease`, and only after it was
 //!    judged again in between.
 //! 2. The alive file is locked before the lease that names it is written.
-//! 3. Every lease of a new tenure has an epoch above the lease, all fences and the wall clock.
+//! 3. Every lease of a new tenure has an epoch above the lease, all fences, the wall clock, and every
+//!    earlier tenure of this process.
 //! 4. `Serve` comes after the fence was raised in every database, after the import, and after a
 //!    look under the lock showed the own token.
 //! 5. After `StopWrites` nothing runs until another tenure has come all the way to `Serve`.
@@ -263,6 +264,16 @@ pub enum Effect {
         /// The tenure's epoch.
         epoch: Epoch,
     },
+    /// Leave every database behind that is still locked: copy what is committed in it into a new
+    /// file, whose fence is this epoch, and use that from now on. Databases whose fence was raised
+    /// are passed over. Of several files of one database, the one with the highest fence counts.
+    ///
+    /// The result is that of [`Effect::RaiseFence`]. Who was stopped inside a transaction may commit
+    /// it into the old file when it goes on, but answers nothing: see [`Lifecycle::may_answer`].
+    LeaveDatabases {
+        /// The tenure's epoch.
+        epoch: Epoch,
+    },
     /// Read the journal; re-arm deadlines from now.
     Import {
         /// The tenure's epoch.
@@ -334,6 +345,8 @@ pub struct Lifecycle {
     /// Tokens of own tenures that are over, the newest first: their alive files prove nothing about
     /// this process, which would otherwise wait for itself, or kill itself.
     former: Vec<LeaseToken>,
+    /// The highest epoch of an own tenure: results that carry one are told apart by it.
+    highest: Epoch,
     state: State,
 }
 
@@ -370,6 +383,7 @@ impl Lifecycle {
         Self {
             identity,
             former: Vec::new(),
+            highest: Epoch::NONE,
             state: State::Idle,
         }
     }
@@ -403,9 +417,27 @@ impl Lifecycle {
     /// stale read.
     pub fn permit(&self, now: Now) -> Permit {
         match &self.state {
-            State::Serving(serving) => serving.permit(now),
+            State::Serving(serving) => serving.tenure.permit(now),
             State::Idle | State::Starting(_) => Permit::Wait,
+            // It still holds what the board was when its files went: it is the likely next one.
+            State::Electing(_) if !self.former.is_empty() => Permit::Wait,
             State::Electing(_) | State::Draining(_) | State::Ended => Permit::Moved,
+        }
+    }
+
+    /// Returns whether what was executed may be answered now.
+    ///
+    /// A process that was stopped inside a transaction commits it when it goes on, perhaps into a
+    /// file that its successor has left behind ([`Effect::LeaveDatabases`]). Its last look is old by
+    /// then, and the next one shows the successor's lease, so that nobody is told of it. The
+    /// successor waits for longer than a look counts before it copies.
+    pub fn may_answer(&self, now: Now) -> Permit {
+        match &self.state {
+            State::Draining(draining) => draining.tenure.permit(now),
+            State::Idle | State::Electing(_) | State::Starting(_) | State::Serving(_) => {
+                self.permit(now)
+            }
+            State::Ended => Permit::Moved,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::lease::{
 const PREDECESSOR_POLL: Duration = Duration::from_millis(50);
 /// How long a killed process is waited for; SIGKILL frees its locks in some 5 ms.
 const KILL_GRACE: Duration = Duration::from_secs(1);
-/// How long a locked database is waited for before the start is given up.
+/// How long a locked database is waited for before it is left behind.
 const FENCE_WAIT: Duration = Duration::from_secs(2);
 /// How often the fence is tried while a database is locked.
 const FENCE_POLL: Duration = Duration::from_millis(100);
@@ -25,6 +25,8 @@ pub(super) struct Starting {
     pub(super) tenure: Tenure,
     step: Step,
     pending: Vec<Pending>,
+    /// When no predecessor answers any more by a look that it had before.
+    quiet_at: Now,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +41,10 @@ enum Step {
     Fencing { give_up: Now },
     /// A database was locked; the fence is tried again then.
     FencePause { until: Now, give_up: Now },
+    /// A database stays locked; it is left behind then.
+    LeavePause { until: Now },
+    /// Locked databases are being left behind.
+    Leaving,
     /// The journal is being read.
     Importing,
     /// The listeners are being bound.
@@ -85,11 +91,12 @@ impl Pending {
 }
 
 impl Starting {
-    pub(super) const fn new(tenure: Tenure, pending: Vec<Pending>) -> Self {
+    pub(super) const fn new(tenure: Tenure, pending: Vec<Pending>, quiet_at: Now) -> Self {
         Self {
             tenure,
             step: Step::Binding,
             pending,
+            quiet_at,
         }
     }
 
@@ -108,12 +115,16 @@ impl Starting {
             Step::FencePause { until, give_up } if now >= until => {
                 effects.extend(self.fence(give_up));
             }
-            Step::Waiting { until } | Step::FencePause { until, .. } => {
+            Step::LeavePause { until } if now >= until => effects.extend(self.leave()),
+            Step::Waiting { until }
+            | Step::FencePause { until, .. }
+            | Step::LeavePause { until } => {
                 effects.push(Effect::WakeAt(until.min(self.tenure.next_beat())));
             }
             Step::Binding
             | Step::Looking
             | Step::Fencing { .. }
+            | Step::Leaving
             | Step::Importing
             | Step::BindingListeners
             | Step::Locking
@@ -181,6 +192,13 @@ impl Starting {
         }]
     }
 
+    fn leave(&mut self) -> Vec<Effect> {
+        self.step = Step::Leaving;
+        vec![Effect::LeaveDatabases {
+            epoch: self.tenure.epoch(),
+        }]
+    }
+
     fn pause(&mut self, until: Now, step: impl FnOnce(Now) -> Step) -> Vec<Effect> {
         self.step = step(until);
         vec![Effect::WakeAt(until.min(self.tenure.next_beat()))]
@@ -213,17 +231,22 @@ impl Lifecycle {
             (Input::PredecessorsLooked { seen, .. }, Step::Looking) => {
                 starting.looked(now, &seen, &self.identity.place)
             }
-            (Input::FenceRaised { .. }, Step::Fencing { .. }) => {
+            (Input::FenceRaised { .. }, Step::Fencing { .. } | Step::Leaving) => {
                 starting.step = Step::Importing;
                 vec![Effect::Import { epoch }]
             }
-            (Input::FenceHigher { .. }, Step::Fencing { .. }) => self.superseded(),
+            (Input::FenceHigher { .. }, Step::Fencing { .. } | Step::Leaving) => self.superseded(),
             (Input::FenceBusy { .. }, Step::Fencing { give_up }) if now < give_up => starting
                 .pause(now + FENCE_POLL, |until| Step::FencePause {
                     until,
                     give_up,
                 }),
-            (Input::FenceBusy { .. }, Step::Fencing { .. }) => self.give_up(End::DatabaseBusy),
+            // Somebody was stopped inside a transaction, and cannot be ended from here.
+            (Input::FenceBusy { .. }, Step::Fencing { .. }) => {
+                let quiet_at = starting.quiet_at.max(now);
+                starting.pause(quiet_at, |until| Step::LeavePause { until })
+            }
+            (Input::FenceBusy { .. }, Step::Leaving) => self.give_up(End::DatabaseBusy),
             (Input::Imported { .. }, Step::Importing) => {
                 starting.step = Step::BindingListeners;
                 vec![Effect::BindListeners { epoch }]

@@ -8,7 +8,7 @@ use crate::lease::{
 };
 
 /// Heartbeats after which a look at the own files no longer counts.
-const LOOK_BEATS_MAX: u32 = 2;
+pub(super) const LOOK_BEATS_MAX: u32 = 2;
 
 /// A lease that is held, in any state of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,6 +123,15 @@ impl Tenure {
         Ground::Firm
     }
 
+    /// Runs while the last look counts.
+    pub(super) fn permit(&self, now: Now) -> Permit {
+        if now.since(self.last_look) <= self.document.timings.heartbeat() * LOOK_BEATS_MAX {
+            Permit::Run(self.epoch())
+        } else {
+            Permit::LookFirst
+        }
+    }
+
     /// Returns whether the lease that was read under the lock is the own one.
     pub(super) fn is_named_by(&self, lease: Option<&Parsed>) -> bool {
         lease.and_then(Parsed::token) == Some(&self.document.token)
@@ -134,26 +143,12 @@ impl Tenure {
     }
 }
 
-impl Serving {
-    pub(super) fn permit(&self, now: Now) -> Permit {
-        let tenure = &self.tenure;
-        if now.since(tenure.last_look) <= tenure.document.timings.heartbeat() * LOOK_BEATS_MAX {
-            Permit::Run(tenure.epoch())
-        } else {
-            Permit::LookFirst
-        }
-    }
-}
-
 impl Lifecycle {
     pub(super) fn handle_look_wanted(&mut self, now: Now) -> Vec<Effect> {
         match &mut self.state {
             State::Serving(serving) => serving.tenure.look(now).into_iter().collect(),
-            State::Idle
-            | State::Electing(_)
-            | State::Starting(_)
-            | State::Draining(_)
-            | State::Ended => Vec::new(),
+            State::Draining(draining) => draining.tenure.look(now).into_iter().collect(),
+            State::Idle | State::Electing(_) | State::Starting(_) | State::Ended => Vec::new(),
         }
     }
 

@@ -472,7 +472,11 @@ fn who_lost_a_file_stops_writing_and_stands_again() {
         lose(&mut seen);
         let again = [Effect::StopWrites, Effect::DropAlive, Effect::Examine];
         rig.check(Input::FilesLooked(seen), &again);
-        assert_eq!(rig.machine.permit(rig.now), Permit::Moved);
+        assert_eq!(
+            rig.machine.permit(rig.now),
+            Permit::Wait,
+            "it may be the next"
+        );
         // Its own former tenure is over, even where its alive file proves nothing.
         let missing = Examination {
             alive: AliveLock::Missing,
@@ -580,26 +584,105 @@ fn a_stop_does_not_need_the_lock() {
     rig.check(busy, &end);
 }
 
-#[test]
-fn a_locked_database_is_waited_for_and_then_named() {
+/// Brings the successor of a hung holder in another place to the end of its patience with a lock.
+fn meet_a_lock() -> (Rig, Epoch) {
     let mut rig = Rig::new();
-    rig.give(Input::Begin);
-    rig.give(Input::Examined(silent(None)));
-    rig.take(&silent(None), 7);
+    let mut document = sample();
+    document.place.pid_ns = Some(7);
+    let hung = silent(document);
+    rig.watch_until_hung(&hung);
+    rig.take(&hung, 7);
     let epoch = rig.epoch();
-    rig.check(
-        Input::SocketBound { epoch },
-        &[Effect::RaiseFence { epoch }],
-    );
+    rig.give(Input::SocketBound { epoch });
+    let seen = vec![PredecessorSeen {
+        token: sample().token,
+        alive: AliveLock::Held,
+        process: ProcessFact::Unknown,
+    }];
+    let looked = Input::PredecessorsLooked { epoch, seen };
+    rig.check(looked, &[Effect::RaiseFence { epoch }]);
     rig.check(Input::FenceBusy { epoch }, &[]);
     rig.pass(Duration::from_millis(100));
     rig.check(Input::Woke, &[Effect::RaiseFence { epoch }]);
     rig.pass(Duration::from_secs(2));
+    (rig, epoch)
+}
+
+#[test]
+fn a_locked_database_is_left_behind_once_no_old_look_counts() {
+    let (mut rig, epoch) = meet_a_lock();
+    // The holder's look counts for two of its heartbeats; one more is for the clocks.
+    let heartbeat = sample().timings.heartbeat();
+    rig.check(Input::FenceBusy { epoch }, &[]);
+    rig.pass((heartbeat * 3).saturating_sub(Duration::from_millis(2_101)));
+    let leave = Effect::LeaveDatabases { epoch };
+    assert!(!rig.give(Input::Woke).contains(&leave));
+    rig.pass(Duration::from_millis(1));
+    rig.check(Input::Woke, &[leave]);
+    rig.publish();
+    assert_eq!(rig.lease().predecessors.len(), 1, "it has not ended yet");
+}
+
+#[test]
+fn a_database_that_cannot_even_be_left_behind_is_named() {
+    let (mut rig, epoch) = meet_a_lock();
+    rig.check(Input::FenceBusy { epoch }, &[]);
+    rig.pass(Duration::from_mins(1));
+    let leave = Effect::LeaveDatabases { epoch };
+    assert!(rig.give(Input::Woke).contains(&leave));
     let end = Effect::Finish(End::DatabaseBusy);
     rig.check(
         Input::FenceBusy { epoch },
         &[Effect::StopWrites, Effect::DropAlive, end],
     );
+}
+
+#[test]
+fn nothing_is_answered_by_an_old_look() {
+    let mut rig = Rig::new();
+    rig.serve();
+    let run = Permit::Run(rig.epoch());
+    assert_eq!(rig.machine.may_answer(rig.now), run);
+    rig.pass(Duration::from_secs(15));
+    assert_eq!(rig.machine.may_answer(rig.now), Permit::LookFirst);
+    rig.check(Input::LookWanted, &[Effect::LookAtFiles]);
+    let firm = rig.firm();
+    rig.check(Input::FilesLooked(firm.clone()), &[]);
+    assert_eq!(rig.machine.may_answer(rig.now), run);
+    // What runs when the node retires is answered, and by the same rule.
+    rig.give(Input::Stop);
+    assert_eq!(rig.machine.permit(rig.now), Permit::Moved);
+    assert_eq!(rig.machine.may_answer(rig.now), run);
+    rig.pass(Duration::from_secs(15));
+    assert_eq!(rig.machine.may_answer(rig.now), Permit::LookFirst);
+    rig.check(Input::LookWanted, &[Effect::LookAtFiles]);
+    let taken = FilesSeen {
+        token: Some(token(9)),
+        ..firm
+    };
+    rig.give(Input::FilesLooked(taken));
+    assert_eq!(rig.machine.may_answer(rig.now), Permit::Moved);
+}
+
+#[test]
+fn an_epoch_is_above_every_own_one_before() {
+    let mut rig = Rig::new();
+    rig.serve();
+    let own = rig.epoch();
+    // Everything is gone, and the clock has not moved on, or was set back.
+    rig.give(Input::FilesLooked(FilesSeen {
+        lease: None,
+        token: None,
+        alive: None,
+        ..rig.firm()
+    }));
+    let nothing = Examination {
+        wall: Timestamp::from_unix_ms(WALL_MS - 1),
+        ..silent(None)
+    };
+    rig.check(Input::Examined(nothing.clone()), &[Effect::MakeAlive]);
+    rig.take(&nothing, 8);
+    assert!(rig.epoch() > own, "{} after {own}", rig.epoch());
 }
 
 #[test]

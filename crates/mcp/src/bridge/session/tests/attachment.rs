@@ -90,6 +90,22 @@ fn a_request_without_a_node_is_answered_at_its_deadline() {
 }
 
 #[test]
+fn a_client_that_had_a_node_soon_hears_why_there_can_be_none() {
+    let mut world = World::live();
+    world.request("5", "a");
+    let call = world.call();
+    world.written();
+    world.event(call.attempt, Event::End(lost()));
+    world.found(Err(FindError::Alone("the disk is full".to_owned())));
+    world.run_for(HOPELESS_DEADLINE.saturating_sub(Duration::from_millis(1)));
+    assert!(world.written().is_empty());
+    world.run_for(Duration::from_millis(1));
+    let written = world.written();
+    assert_eq!(ids(&written), ["5:-32000"]);
+    assert!(written[0].contains("the disk is full"), "{}", written[0]);
+}
+
+#[test]
 fn a_permanent_refusal_answers_everything_at_once() {
     let mut world = World::new();
     world.line(INIT);
