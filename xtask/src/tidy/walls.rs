@@ -36,7 +36,19 @@ struct Ownership {
     because: &'static str,
 }
 
-const OWNERS: [Ownership; 7] = [
+const OWNERS: [Ownership; 9] = [
+    Ownership {
+        technology: "ed25519-dalek",
+        owner: "earshot-trust",
+        in_tests: &[],
+        because: "signatures are made and checked in one crate",
+    },
+    Ownership {
+        technology: "postcard",
+        owner: "earshot-proto",
+        in_tests: &[],
+        because: "what nodes tell each other has one form",
+    },
     Ownership {
         technology: "rmcp",
         owner: "earshot-mcp",
