@@ -70,6 +70,16 @@ impl SeatId {
     pub(crate) const fn from_hash_bits(bits: [u8; 8]) -> Self {
         Self(u64::from_be_bytes(bits))
     }
+
+    /// Returns the id as a sibling told it.
+    pub(crate) const fn from_bits(bits: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bits))
+    }
+
+    /// Returns the 64 bits, as a sibling is told them.
+    pub(crate) const fn to_bits(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
 }
 
 impl fmt::Display for SeatId {

@@ -15,6 +15,7 @@ pub mod claims;
 mod id;
 pub mod lease;
 pub mod limits;
+pub mod mesh;
 pub mod text;
 mod time;
 

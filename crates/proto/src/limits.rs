@@ -45,6 +45,19 @@ pub const NOTICE_NAME_BYTES_MAX: usize = 96;
 /// Time without message, ping or open stream after which a peer has departed: three pings missed.
 pub const SILENCE_MAX: Duration = Duration::from_secs(90);
 
+/// Rows of one node that its siblings are told of: more agents than one checkout has room for.
+pub const SHARED_ROWS_MAX: usize = 1_024;
+
+/// Bytes of all rows that siblings are told of, so that they fit into one message with room to
+/// spare.
+pub const SHARED_BYTES_MAX: usize = 960 * 1_024;
+
+/// Siblings that a node keeps rows of; those of machines are bounded one by one.
+pub const SIBLINGS_MAX: usize = 1_024;
+
+/// Time after which the rows of a node that is gone are forgotten.
+pub const LAST_SEEN_MAX: Duration = Duration::from_mins(10);
+
 // A row holds a client's name and version, a branch, an intent and its claims.
 const _: () = assert!(3 * NAME_BYTES_MAX + INTENT_BYTES_MAX + CLAIMS_BYTES_MAX <= ROW_BYTES_MAX);
 const _: () = assert!(CLAIM_BYTES_MAX <= CLAIMS_BYTES_MAX);

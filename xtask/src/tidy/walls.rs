@@ -3,19 +3,21 @@
 use super::Subject;
 
 /// The crates of this workspace that each of its crates may use; tests may use the testkit as well.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("earshot-trust", &[]),
     ("earshot-proto", &["earshot-trust"]),
     ("earshot-capability", &["earshot-trust"]),
     ("earshot-checkout", &["earshot-proto", "earshot-trust"]),
     ("earshot-store", &["earshot-proto", "earshot-trust"]),
     ("earshot-mcp", &["earshot-capability", "earshot-trust"]),
+    ("earshot-mesh", &["earshot-proto", "earshot-trust"]),
     (
         "earshot",
         &[
             "earshot-capability",
             "earshot-checkout",
             "earshot-mcp",
+            "earshot-mesh",
             "earshot-proto",
             "earshot-store",
             "earshot-trust",
