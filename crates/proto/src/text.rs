@@ -118,7 +118,7 @@ fn clean(raw: &str) -> String {
 
 /// Returns whether a character is of Unicode's format class or ignorable by default: it may change
 /// how others look, and is not seen itself.
-pub(crate) fn shows_nothing(character: char) -> bool {
+pub fn shows_nothing(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
         | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'

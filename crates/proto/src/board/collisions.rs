@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::row::Row;
 use super::{Applied, Board, Changes, PeerKey};
-use crate::claims::{Claims, Pairs, pairs};
+use crate::claims::{Case, Claims, Pairs, pairs};
 use crate::id::{PeerId, SeatId};
 use crate::limits::{NOTICE_NAME_BYTES_MAX, PAIRS_MAX};
 use crate::text::Line;
@@ -100,6 +100,25 @@ impl Board {
             .collect();
         let more = others.len() - met.len();
         Meetings { met, more }
+    }
+
+    /// Returns the attached peers whose claims meet these, which are of another board, with the
+    /// pairs, their own claim first.
+    pub fn peers_meeting(&self, claims: &Claims, case: Case) -> Vec<(PeerId, Pairs)> {
+        // Where the other side folds case and this one does not, the index cannot be asked.
+        let met: BTreeSet<PeerId> = if case == self.case {
+            self.claims.owners_meeting(claims)
+        } else {
+            self.rows.keys().copied().collect()
+        };
+        let rows = met.into_iter().filter_map(|peer| self.rows.get(&peer));
+        let attached = rows.filter(|row| row.attached());
+        attached
+            .filter_map(|row| {
+                let found = pairs(&row.announcement()?.claims, claims, case);
+                (!found.pairs.is_empty()).then_some((row.id, found))
+            })
+            .collect()
     }
 
     /// Takes the lines that wait for a peer: others announced what meets its claims.

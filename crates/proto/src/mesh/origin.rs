@@ -71,6 +71,11 @@ impl Origin {
         higher
     }
 
+    /// Returns the positions of all rows, also of those that found no room.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.rows.keys().chain(self.left_out.keys()).copied()
+    }
+
     /// Takes a row that is new or changed.
     pub fn put(&mut self, row: SharedRow) {
         let bytes = row_bytes(&row);

@@ -143,6 +143,8 @@ pub struct Siblings {
     origin: Origin,
     replicas: Replicas,
     links: BTreeMap<LinkNumber, Linked>,
+    /// The link to each checkout.
+    by_checkout: BTreeMap<[u8; 16], LinkNumber>,
     known: BTreeMap<[u8; 16], Known>,
     questions: BTreeMap<u64, Question>,
 }
@@ -203,6 +205,7 @@ impl Siblings {
             origin: Origin::new(epoch, facts),
             replicas: Replicas::default(),
             links: BTreeMap::new(),
+            by_checkout: BTreeMap::new(),
             known: BTreeMap::new(),
             questions: BTreeMap::new(),
         }
@@ -233,6 +236,11 @@ impl Siblings {
                 (*checkout, why)
             })
             .collect()
+    }
+
+    /// Returns the own rows that siblings are told of, or would be if there were room.
+    pub fn told_peers(&self) -> impl Iterator<Item = PeerId> {
+        self.origin.peers()
     }
 
     /// Takes a row of the own board that is new or changed.
@@ -289,6 +297,7 @@ impl Siblings {
                 self.handle_ask(number, deadline, &mut effects);
             }
             Input::Leave => {
+                self.by_checkout.clear();
                 for link in std::mem::take(&mut self.links).into_keys() {
                     let goodbye = Message::Goodbye(Leave::Ending);
                     effects.push(Effect::Send(link, Box::new(goodbye)));
@@ -336,7 +345,7 @@ impl Siblings {
         if let Some(other) = self.link_to(&sibling.checkout) {
             let goodbye = Message::Goodbye(Leave::Duplicate);
             let loser = if self.is_preferred(other, &sibling, end) {
-                self.links.remove(&other);
+                self.unlink(other);
                 other
             } else {
                 link
@@ -362,6 +371,7 @@ impl Siblings {
             known.dial = Dial::Begun;
         }
         self.replicas.heard(now, &node);
+        self.by_checkout.insert(sibling.checkout, link);
         self.links.insert(
             link,
             Linked {
@@ -418,7 +428,7 @@ impl Siblings {
             }
             // The driver hears the end of it; the other link stays.
             Message::Goodbye(Leave::Duplicate) => {
-                self.links.remove(&link);
+                self.unlink(link);
             }
             // The link lets no second one through.
             Message::Hello(_) => {}
@@ -437,7 +447,7 @@ impl Siblings {
                 effects.push(self.holds(link, &node, None));
             }
             Err(error @ (DeltaError::Rows | DeltaError::Full)) => {
-                self.links.remove(&link);
+                self.unlink(link);
                 self.replicas.lost(now, &node);
                 if let Some(known) = self.known.get_mut(&checkout) {
                     known.failures = u32::MAX;
@@ -449,7 +459,7 @@ impl Siblings {
     }
 
     fn handle_down(&mut self, now: Now, link: LinkNumber, effects: &mut Vec<Effect>) {
-        let Some(linked) = self.links.remove(&link) else {
+        let Some(linked) = self.unlink(link) else {
             return;
         };
         self.replicas.lost(now, &linked.sibling.node);
@@ -537,9 +547,17 @@ impl Siblings {
     }
 
     fn link_to(&self, checkout: &[u8; 16]) -> Option<LinkNumber> {
-        let to = |linked: &Linked| linked.sibling.checkout == *checkout;
-        let found = self.links.iter().find(|(_, linked)| to(linked));
-        found.map(|(link, _)| *link)
+        self.by_checkout.get(checkout).copied()
+    }
+
+    /// Forgets a link, and returns what it was.
+    fn unlink(&mut self, link: LinkNumber) -> Option<Linked> {
+        let linked = self.links.remove(&link)?;
+        let checkout = linked.sibling.checkout;
+        if self.link_to(&checkout) == Some(link) {
+            self.by_checkout.remove(&checkout);
+        }
+        Some(linked)
     }
 
     fn holds(&self, link: LinkNumber, node: &PublicKey, state: Option<StateId>) -> Effect {
