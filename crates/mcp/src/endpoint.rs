@@ -83,7 +83,11 @@ impl HttpSettings {
 /// The `/mcp` endpoint, as a tower service. Clones are cheap and share everything.
 ///
 /// It expects, as an extension of every request, the `Arc<Caller>` that the node's access
-/// layer has judged: it checks neither Host nor Origin itself.
+/// layer has judged: it checks neither Host nor Origin itself. A request may be answered before its
+/// body has been read, whose rest is the host's to deal with. A [`Failure`] among the causes of an
+/// error of the body is answered as what it says.
+///
+/// [`Failure`]: earshot_capability::Failure
 #[derive(Clone)]
 pub struct McpService {
     sdk: StreamableHttpService<Projection, Manager>,
@@ -148,6 +152,7 @@ pub fn http_service(host: Arc<dyn McpHost>, settings: HttpSettings) -> McpServic
 impl<B> Service<Request<B>> for McpService
 where
     B: Body<Data = Bytes> + Send + 'static,
+    B::Error: std::error::Error + 'static,
 {
     type Response = Response<McpBody>;
     type Error = Infallible;
@@ -175,6 +180,7 @@ impl McpService {
     async fn serve<B>(&self, request: Request<B>) -> Result<McpResponse, Refusal>
     where
         B: Body<Data = Bytes> + Send,
+        B::Error: std::error::Error + 'static,
     {
         let (mut parts, body) = request.into_parts();
         drop_blank(&mut parts.headers, SESSION_HEADER);
@@ -195,6 +201,7 @@ impl McpService {
     async fn post<B>(&self, mut parts: Parts, body: B) -> Result<McpResponse, Refusal>
     where
         B: Body<Data = Bytes> + Send,
+        B::Error: std::error::Error + 'static,
     {
         let accepts = Accepts::read(&parts.headers);
         if accepts.nothing() {
@@ -212,6 +219,7 @@ impl McpService {
             .map_err(|error| match error {
                 ReadError::TooLong => Refusal::TooLong,
                 ReadError::Broken => Refusal::Broken,
+                ReadError::Refused(failure) => self.failed(failure, Value::Null),
             })?;
         let without_bom = bytes.len() - message::without_bom(&bytes).len();
         let bytes = bytes.slice(without_bom..);

@@ -5,22 +5,15 @@ use std::{
     fmt,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
+use earshot_capability::Failure;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, combinators::BoxBody};
 
 use crate::{host::OpenStream, message::MESSAGE_BYTES_MAX};
-
-/// How much of a body that is too long is read and thrown away, so that a client which is still
-/// sending gets to see the refusal.
-const DRAIN_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-
-/// How long that may take.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the SDK answers with.
 pub(crate) type SdkBody = BoxBody<Bytes, Infallible>;
@@ -32,42 +25,44 @@ pub(crate) enum ReadError {
     TooLong,
     /// The connection broke.
     Broken,
+    /// The host would not have it read on, and says why.
+    Refused(Failure),
 }
 
-/// Reads a body whole, within the limit.
+/// Reads a body whole, within the limit. What is left of one that is refused is for the host to
+/// read and throw away.
 pub(crate) async fn read<B>(body: B, declared: Option<u64>) -> Result<Bytes, ReadError>
 where
     B: Body<Data = Bytes> + Send,
+    B::Error: std::error::Error + 'static,
 {
-    let mut body = std::pin::pin!(body);
     let limit = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
-    let mut read = BytesMut::new();
-    if declared.is_none_or(|declared| declared <= limit) {
-        loop {
-            let Some(frame) = body.frame().await else {
-                return Ok(read.freeze());
-            };
-            let data = frame.map_err(|_| ReadError::Broken)?.into_data();
-            let data = data.unwrap_or_default();
-            if data.len() > MESSAGE_BYTES_MAX - read.len() {
-                break;
-            }
-            read.extend_from_slice(&data);
-        }
+    if declared.is_some_and(|declared| declared > limit) {
+        return Err(ReadError::TooLong);
     }
-    drop(read);
-    let drain = async {
-        let mut drained = 0_usize;
-        while let Some(Ok(frame)) = body.frame().await {
-            drained += frame.into_data().map_or(0, |data| data.len());
-            if drained > DRAIN_BYTES_MAX {
-                break;
-            }
+    let mut body = std::pin::pin!(body);
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let data = frame.map_err(|error| refused(&error))?.into_data();
+        let data = data.unwrap_or_default();
+        if data.len() > MESSAGE_BYTES_MAX - read.len() {
+            return Err(ReadError::TooLong);
         }
-    };
-    // The refusal is the same whether the rest came or not.
-    tokio::time::timeout(DRAIN_PATIENCE, drain).await.ok();
-    Err(ReadError::TooLong)
+        read.extend_from_slice(&data);
+    }
+    Ok(read.freeze())
+}
+
+/// Finds what the host says among the causes of an error.
+fn refused(error: &(dyn std::error::Error + 'static)) -> ReadError {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(failure) = error.downcast_ref::<Failure>() {
+            return ReadError::Refused(failure.clone());
+        }
+        cause = error.source();
+    }
+    ReadError::Broken
 }
 
 /// The body of an answer.

@@ -1,6 +1,6 @@
 //! Refusals of this endpoint: a status, and a JSON-RPC error that says what to do.
 
-use earshot_capability::Failure;
+use earshot_capability::{Code, Failure};
 use http::{HeaderValue, Response, StatusCode, header};
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use serde_json::{Value, json};
@@ -15,7 +15,10 @@ const SESSION_NOT_FOUND: ErrorCode = ErrorCode(-32001);
 const REFUSED: ErrorCode = ErrorCode(-32000);
 
 /// Seconds after which a client may try again when no wire session was left.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("15");
+const SESSION_RETRY_AFTER: HeaderValue = HeaderValue::from_static("15");
+
+/// Seconds after which a client may try again that came while too much was under way.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a request is not served, or why the SDK did not serve it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +146,11 @@ impl Refusal {
             Self::Method(allow) => allow.clone(),
             _ => None,
         };
-        let busy = matches!(self, Self::Full(..));
+        let retry_after = match &self {
+            Self::Full(..) => Some(SESSION_RETRY_AFTER),
+            Self::Failed(failure, ..) if failure.code == Code::Busy => Some(RETRY_AFTER),
+            _ => None,
+        };
         let mut response = Response::new(McpBody::full(self.body().to_string()));
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -154,8 +161,8 @@ impl Refusal {
         if let Some(allow) = allow {
             headers.insert(header::ALLOW, allow);
         }
-        if busy {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds);
         }
         response
     }

@@ -128,7 +128,7 @@ impl McpService {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    fn failed(&self, failure: Failure, id: Value) -> Refusal {
+    pub(super) fn failed(&self, failure: Failure, id: Value) -> Refusal {
         let request_id = self.shared.host().dispatcher().request_id();
         Refusal::Failed(Box::new(failure), request_id.as_str().to_owned(), id)
     }

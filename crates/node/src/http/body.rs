@@ -1,4 +1,5 @@
-//! The body of a request: read at a pace, up to a size, and drained where nobody read it.
+//! The body of a request: read at a pace, up to a size, within a budget, and drained where nobody
+//! read it.
 
 use std::{
     pin::Pin,
@@ -7,39 +8,25 @@ use std::{
     time::Duration,
 };
 
+use super::{
+    answer::Refusal,
+    budget::{Charge, Exhausted},
+    connection::Deadline,
+};
 use axum::{
     body::{Body, Bytes, HttpBody},
     http::StatusCode,
 };
 use earshot_capability::{Code, Failure};
-
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::sync::{Semaphore, SemaphorePermit};
-
-use super::{answer::Refusal, connection::Deadline};
 
 /// Most bytes of the body of a capability's route.
 pub(super) const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Most bytes that are read and thrown away so that a client gets to read its answer.
-const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
+const DRAIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longest time that a body is drained.
 const DRAIN_WAIT: Duration = Duration::from_secs(10);
-/// Bytes that bodies of all callers may hold at once; counted as they arrive, so that slow
-/// callers hold what they sent and not what they may send.
-const HELD_BYTES_MAX: usize = 64 * BODY_BYTES_MAX;
-/// One permit of the budget.
-const PERMIT_BYTES: usize = 1024;
-
-/// What all bodies together may hold.
-#[derive(Debug)]
-pub(super) struct Budget(Semaphore);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Semaphore::new(HELD_BYTES_MAX / PERMIT_BYTES))
-    }
-}
 
 /// Why the body of a request could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +37,9 @@ pub(super) enum BodyError {
     /// The connection broke, or the framing is wrong.
     #[error("the request's body broke off")]
     Broken(#[source] axum::Error),
+    /// All bodies together hold as much as they may.
+    #[error("there is no room for the request's body")]
+    NoRoom(#[source] Failure),
 }
 
 /// A body that the handler reads and whose rest can be drained after it: both hold it.
@@ -61,8 +51,33 @@ struct Reading {
     body: Body,
     stall: Duration,
     deadline: Deadline,
-    begun: bool,
-    ended: bool,
+    /// Counts what is read, from when it is known for whom.
+    charge: Option<Charge>,
+    read: Read,
+}
+
+/// How much of a body has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Read {
+    Nothing,
+    Part,
+    Whole,
+    /// It stalled or broke off.
+    Broken,
+}
+
+/// What is left of a body when its request has been handled. Unless it is read to its end, the
+/// connection must be closed: what is left would be taken for the next request.
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// It has been read whole, or there was none.
+    Nothing,
+    /// It is drained while the answer is sent; its end may or may not be reached.
+    Drained(SharedBody),
+    /// It is longer than what is drained: that much is, so that the answer can be read.
+    TooMuch(SharedBody),
+    /// It cannot be read on.
+    Unreadable,
 }
 
 impl SharedBody {
@@ -71,8 +86,8 @@ impl SharedBody {
             body,
             stall,
             deadline: Deadline::default(),
-            begun: false,
-            ended: false,
+            charge: None,
+            read: Read::Nothing,
         })))
     }
 
@@ -81,15 +96,33 @@ impl SharedBody {
         use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Counts what is read from here on.
+    pub(super) fn count(&self, charge: Charge) {
+        self.with(|reading| reading.charge = Some(charge));
+    }
+
+    /// Says that the request has been handled: nothing of its body is held any longer, and what
+    /// is left of it is of no use, so that each of its bytes may be waited for so long and no longer.
+    pub(super) fn handled(self, waits_for_continue: bool, stall: Duration) -> Rest {
+        let (read, left) = self.with(|reading| {
+            reading.charge = None;
+            reading.stall = stall;
+            reading.deadline.clear();
+            (reading.read, reading.body.size_hint().lower())
+        });
+        match read {
+            Read::Broken => Rest::Unreadable,
+            _ if self.is_end_stream() => Rest::Nothing,
+            // It has sent nothing and is not asked to: nobody knows what it sends next.
+            Read::Nothing if waits_for_continue => Rest::Unreadable,
+            _ if left > DRAIN_BYTES_MAX => Rest::TooMuch(self),
+            _ => Rest::Drained(self),
+        }
+    }
+
     /// Reads what the handler left, up to a bound: a connection that is closed while its client
     /// still writes would take the answer with it.
-    ///
-    /// A client that waits for `100 Continue` has sent nothing, and is not asked to.
-    pub(super) async fn drain(mut self, waits_for_continue: bool) {
-        let begun = self.with(|reading| reading.begun);
-        if waits_for_continue && !begun {
-            return;
-        }
+    pub(super) async fn drain(mut self) {
         let read_all = async {
             let mut left = DRAIN_BYTES_MAX;
             while !self.is_end_stream() {
@@ -97,7 +130,7 @@ impl SharedBody {
                     return;
                 };
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                let Some(rest) = left.checked_sub(bytes) else {
+                let Some(rest) = left.checked_sub(u64::try_from(bytes).unwrap_or(u64::MAX)) else {
                     return;
                 };
                 left = rest;
@@ -117,13 +150,20 @@ impl HttpBody for SharedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.with(|reading| {
-            reading.begun = true;
-            if reading.ended {
-                return Poll::Ready(None);
+            match reading.read {
+                Read::Nothing => reading.read = Read::Part,
+                Read::Part => {}
+                Read::Whole | Read::Broken => return Poll::Ready(None),
             }
             let polled = match Pin::new(&mut reading.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     reading.deadline.clear();
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    let charged = reading.charge.as_mut().map(|charge| charge.add(bytes));
+                    if let Some(Err(Exhausted)) = charged {
+                        // What is left is drained; nobody reads it.
+                        return Poll::Ready(Some(Err(BodyError::NoRoom(no_room()))));
+                    }
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 Poll::Ready(Some(Err(error))) => Some(Err(BodyError::Broken(error))),
@@ -133,13 +173,19 @@ impl HttpBody for SharedBody {
                     Poll::Pending => return Poll::Pending,
                 },
             };
-            reading.ended = true;
+            reading.read = if polled.is_none() {
+                Read::Whole
+            } else {
+                Read::Broken
+            };
             Poll::Ready(polled)
         })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.with(|reading| reading.ended || reading.body.is_end_stream())
+        self.with(|reading| {
+            matches!(reading.read, Read::Whole | Read::Broken) || reading.body.is_end_stream()
+        })
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -147,48 +193,27 @@ impl HttpBody for SharedBody {
     }
 }
 
-/// A body in memory, and the part of the budget that it takes.
-#[derive(Debug)]
-pub(super) struct Held<'a> {
-    pub(super) bytes: Vec<u8>,
-    permit: Option<SemaphorePermit<'a>>,
-}
-
 /// Reads the body of a capability's route.
 ///
 /// # Errors
-/// Too large, too slow, broken off, or too many bodies at once.
-pub(super) async fn read_whole(body: Body, budget: &Budget) -> Result<Held<'_>, Refusal> {
+/// Too large, too slow, broken off, or too many bytes of bodies at once.
+pub(super) async fn read_whole(mut body: Body) -> Result<Vec<u8>, Refusal> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > BODY_BYTES_MAX {
         return Err(too_large());
     }
-    let mut body = body;
-    let mut held = Held {
-        bytes: Vec::new(),
-        permit: None,
-    };
-    let mut taken = 0;
+    let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| refuse_unread(&error))?;
         let Some(data) = frame.data_ref() else {
             continue;
         };
-        let bytes = held.bytes.len() + data.len();
-        if bytes > BODY_BYTES_MAX {
+        if bytes.len() + data.len() > BODY_BYTES_MAX {
             return Err(too_large());
         }
-        let more = bytes.div_ceil(PERMIT_BYTES) - taken;
-        let more = u32::try_from(more).map_err(|_| too_large())?;
-        let permit = budget.0.try_acquire_many(more).map_err(|_| busy())?;
-        taken = bytes.div_ceil(PERMIT_BYTES);
-        match &mut held.permit {
-            Some(held) => held.merge(permit),
-            none => *none = Some(permit),
-        }
-        held.bytes.extend_from_slice(data);
+        bytes.extend_from_slice(data);
     }
-    Ok(held)
+    Ok(bytes)
 }
 
 fn too_large() -> Refusal {
@@ -208,20 +233,31 @@ pub(super) fn busy() -> Refusal {
     ))
 }
 
+fn no_room() -> Failure {
+    Failure::new(
+        Code::Busy,
+        "too many bytes of requests are under way at this node",
+        "Try again in a second; send large requests one after another.",
+    )
+}
+
 fn refuse_unread(error: &axum::Error) -> Refusal {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
-        if let Some(BodyError::Stalled) = error.downcast_ref() {
-            return Refusal::new(
-                StatusCode::REQUEST_TIMEOUT,
-                Failure::new(
-                    Code::InvalidInput,
-                    "the request's body stopped coming",
-                    "Send the whole body without a pause.",
-                ),
-            );
+        match error.downcast_ref() {
+            Some(BodyError::Stalled) => {
+                return Refusal::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    Failure::new(
+                        Code::InvalidInput,
+                        "the request's body stopped coming",
+                        "Send the whole body without a pause.",
+                    ),
+                );
+            }
+            Some(BodyError::NoRoom(failure)) => return failure.clone().into(),
+            Some(BodyError::Broken(_)) | None => cause = error.source(),
         }
-        cause = error.source();
     }
     Refusal::from(Failure::new(
         Code::InvalidInput,

@@ -64,11 +64,11 @@ async fn read(shared: &Shared, target: &Target, request: Request) -> Result<Resp
 async fn write(shared: &Shared, target: &Target, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let kind = judge_content(&parts.headers)?;
-    let held = read_whole(body, &shared.budget).await?;
-    let input = if held.bytes.is_empty() {
+    let bytes = read_whole(body).await?;
+    let input = if bytes.is_empty() {
         Value::Object(Map::new())
     } else if kind == Content::Json {
-        serde_json::from_slice(&held.bytes).map_err(|error| not_json(&error))?
+        serde_json::from_slice(&bytes).map_err(|error| not_json(&error))?
     } else {
         return Err(not_json_type());
     };

@@ -35,7 +35,8 @@ pub(super) struct Pace {
     answering: AtomicBool,
 }
 
-/// A request that is being answered, until its answer's last byte is handed over.
+/// A request that is being answered, until its answer's last byte is handed over and its own last
+/// byte has come.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Pace>);
 
@@ -58,11 +59,11 @@ impl Drop for Answering {
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,
-    _answering: Answering,
+    _answering: Arc<Answering>,
 }
 
 impl Answer {
-    pub(super) const fn new(body: Body, answering: Answering) -> Self {
+    pub(super) const fn new(body: Body, answering: Arc<Answering>) -> Self {
         Self {
             body,
             _answering: answering,

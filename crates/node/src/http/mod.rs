@@ -10,6 +10,7 @@
 mod access;
 mod answer;
 mod body;
+mod budget;
 mod capabilities;
 mod connection;
 mod health;

@@ -135,8 +135,8 @@ async fn serve<L: Accept>(
             Ok((io, transport)) => {
                 failing = false;
                 let site = Arc::clone(&site);
-                let shutdown = shutdown.clone();
-                let attended = attend(io, transport, site, shutdown);
+                let ending = (shutdown.clone(), tracker.clone());
+                let attended = attend(io, transport, site, ending);
                 connections.spawn(tracker.track_future(attended));
             }
             Err(error) if concerns_one_connection(&error) => {
@@ -202,17 +202,26 @@ async fn attend(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     transport: Transport,
     site: Arc<Site>,
-    shutdown: CancellationToken,
+    (shutdown, drains): (CancellationToken, TaskTracker),
 ) {
     let limits = *site.limits();
     let pace = Arc::new(Pace::default());
     let io = TokioIo::new(Paced::new(io, Arc::clone(&pace), limits));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let answering = pace.begin();
+        let answering = Arc::new(pace.begin());
         let site = Arc::clone(&site);
+        let drains = drains.clone();
         async move {
             let request: Request = request.map(Body::new);
-            let response = site.answer(transport, request).await;
+            let (response, rest) = site.answer(transport, request).await;
+            if let Some(rest) = rest {
+                // Beside the answer, which does not wait for it; it ends with the connection.
+                let answering = Arc::clone(&answering);
+                drains.spawn(async move {
+                    rest.drain().await;
+                    drop(answering);
+                });
+            }
             Ok::<_, Infallible>(response.map(|body| Answer::new(body, answering)))
         }
     });

@@ -19,7 +19,8 @@ use crate::lease::moved;
 use super::{
     access::{AccessSettings, admit, bound_headers},
     answer::{Refusal, render},
-    body::{Budget, SharedBody},
+    body::{Rest, SharedBody},
+    budget::{Budget, Charge, Holder},
     metrics::{RequestCounts, UNROUTED},
     openapi, routes,
     surfaces::{Identity, Limits, Owner, Surfaces},
@@ -56,7 +57,7 @@ pub(super) struct Shared {
     pub(super) identity: watch::Receiver<Identity>,
     pub(super) owner: Arc<dyn Owner>,
     pub(super) requests: RequestCounts,
-    pub(super) budget: Budget,
+    pub(super) budget: Arc<Budget>,
     pub(super) calls: Semaphore,
     pub(super) openapi: Bytes,
 }
@@ -91,7 +92,7 @@ impl Site {
             identity: surfaces.identity,
             owner: surfaces.owner,
             requests: RequestCounts::new(routes.iter().map(|(path, _)| path.clone())),
-            budget: Budget::default(),
+            budget: Arc::default(),
             calls: Semaphore::new(surfaces.limits.calls),
             openapi: document,
         });
@@ -109,8 +110,13 @@ impl Site {
         &self.limits
     }
 
-    /// Answers one request.
-    pub(super) async fn answer(&self, transport: Transport, request: Request) -> Response {
+    /// Answers one request. What is left of its body, to be drained while the answer is sent,
+    /// comes with the answer.
+    pub(super) async fn answer(
+        &self,
+        transport: Transport,
+        request: Request,
+    ) -> (Response, Option<SharedBody>) {
         let request_id = self.shared.dispatcher.request_id();
         let (parts, body) = request.into_parts();
         let waits_for_continue = parts.headers.contains_key(header::EXPECT);
@@ -123,14 +129,23 @@ impl Site {
             Ok(response) => response,
             Err(refusal) => refusal.into_response(),
         };
-        body.drain(waits_for_continue).await;
+        let (closes, rest) = match body.handled(waits_for_continue, self.limits.rest_stall) {
+            Rest::Nothing => (false, None),
+            Rest::Drained(rest) => (false, Some(rest)),
+            Rest::TooMuch(rest) => (true, Some(rest)),
+            Rest::Unreadable => (true, None),
+        };
+        if closes {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         render(&mut response, &request_id);
         self.sign(&mut response, &request_id);
         let route = response.extensions_mut().remove::<MatchedPath>();
         let route = route.as_ref().map_or(UNROUTED, MatchedPath::as_str);
         self.shared.requests.count(route, response.status());
         tracing::debug!(%request_id, %method, route, status = response.status().as_u16(), "answered");
-        response
+        (response, rest)
     }
 
     async fn admitted(
@@ -153,6 +168,8 @@ impl Site {
         if caller.origin == Origin::Remote && parts.method == Method::DELETE {
             return Err(Failure::from(Denial::ReadersOnly).into());
         }
+        let budget = Arc::clone(&self.shared.budget);
+        body.count(Charge::new(budget, Holder::of(&caller)));
         let abandoned = caller.abandoned.clone();
         parts.extensions.insert(caller);
         parts.extensions.insert(request_id.clone());

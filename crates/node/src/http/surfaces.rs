@@ -99,6 +99,8 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
     /// Without a byte of a request's body.
     pub(crate) body_stall: Duration,
+    /// Without a byte of a body that nobody reads, while it is thrown away.
+    pub(crate) rest_stall: Duration,
     /// Without a byte of an answer being taken.
     pub(crate) answer_stall: Duration,
     /// From the order to stop until answers in flight are cut off.
@@ -119,6 +121,8 @@ impl Default for Limits {
             // Above the minute that many clients and tunnels keep a connection.
             idle: Duration::from_secs(75),
             body_stall: Duration::from_secs(30),
+            // Whoever still sends does so without a pause; whoever does not reads its answer.
+            rest_stall: Duration::from_secs(1),
             // A stopped client is given time to come back before its stream is cut.
             answer_stall: Duration::from_mins(1),
             drain: Duration::from_secs(5),

@@ -276,7 +276,7 @@ async fn ask(site: &Site, request: Request) -> Seen {
 }
 
 async fn ask_from(site: &Site, transport: Transport, request: Request) -> Seen {
-    let seen = Seen::of(site.answer(transport, request).await).await;
+    let seen = Seen::of(site.answer(transport, request).await.0).await;
     assert!(seen.header("earshot-request-id").starts_with("boot-"));
     assert_eq!(seen.header("earshot-version"), "0.1.0");
     assert_eq!(seen.header("x-content-type-options"), "nosniff");

@@ -280,7 +280,7 @@ impl Body for Endless {
 }
 
 #[tokio::test]
-async fn a_message_beyond_the_limit_is_too_large_and_drained() {
+async fn a_message_beyond_the_limit_is_too_large() {
     let world = World::new();
     let caller = Caller::anonymous(Origin::Socket, Surface::Mcp);
     for (megabytes, declared, status) in [
@@ -288,6 +288,8 @@ async fn a_message_beyond_the_limit_is_too_large_and_drained() {
         (17, None, 413),
         (1000, None, 413),
         (17, Some("17825792"), 413),
+        // Not a byte of it is waited for.
+        (0, Some("99999999999"), 413),
     ] {
         let mut request = Request::post("/mcp").extension(Arc::new(caller.clone()));
         for (name, value) in [JSON, BOTH] {

@@ -173,6 +173,197 @@ async fn a_client_that_waits_for_leave_to_send_is_refused_without_it() {
     serving.stop().await;
 }
 
+/// Reads one answer of JSON, and leaves the connection as it is.
+async fn one(stream: &mut TcpStream) -> String {
+    let mut seen = String::new();
+    let mut open = 0;
+    loop {
+        let mut byte = [0_u8];
+        assert_eq!(within(stream.read(&mut byte)).await.unwrap(), 1, "{seen}");
+        seen.push(char::from(byte[0]));
+        match byte[0] {
+            b'{' => open += 1,
+            b'}' if open == 1 => return seen,
+            b'}' => open -= 1,
+            _ => {}
+        }
+    }
+}
+
+const LIVE: &str = "GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_for_the_body_that_it_refuses() {
+    let mut fixture = Fixture::new();
+    // Neither of them can bring the answer: the body is never sent.
+    (fixture.limits.body_stall, fixture.limits.rest_stall) = (NEVER, NEVER);
+    let serving = Serving::start(&mut fixture).await;
+    let host = "Host: localhost\r\n";
+    let json = "Content-Type: application/json\r\n";
+    for (path, headers, expected) in [
+        ("/api/v1/board/write", format!("{host}{json}"), 413),
+        (
+            "/api/v1/board/write",
+            format!("{host}Content-Type: text/plain\r\n"),
+            415,
+        ),
+        ("/nope", format!("{host}{json}"), 404),
+        ("/c/decaf/mcp", format!("{host}{json}"), 421),
+        (
+            "/api/v1/board/write",
+            format!("Host: evil.example\r\n{json}"),
+            403,
+        ),
+        ("/api/v1/board/write", json.to_owned(), 400),
+    ] {
+        for length in ["2000000", "99999999999", "9223372036854775807"] {
+            let mut stream = serving.connect().await;
+            let head = format!("POST {path} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let answer = one(&mut stream).await;
+            assert_eq!(status(&answer), expected, "{path} {length}: {answer}");
+            let closes = answer.contains("connection: close");
+            assert_eq!(closes, length != "2000000", "{path} {length}: {answer}");
+        }
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn the_body_of_a_refused_request_is_not_taken_for_the_next() {
+    let serving = Serving::start(&mut Fixture::new()).await;
+    let post = |headers: &str, body: &str| {
+        format!("POST /nope HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n{body}")
+    };
+    let last = LIVE.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    let long = LIVE.repeat(2000);
+    let announced = |body: &str| format!("Content-Length: {}", body.len());
+    let chunk = format!("{:x}\r\n{LIVE}\r\n0\r\n\r\n", LIVE.len());
+    for (bytes, expected) in [
+        // Drained, and the next request on the connection is answered.
+        (post(&announced(LIVE), LIVE) + &last, vec![404, 200]),
+        (post(&announced(&long), &long) + &last, vec![404, 200]),
+        (
+            post("Transfer-Encoding: chunked", &chunk) + &last,
+            vec![404, 200],
+        ),
+        // Nobody knows where the next one begins: the connection is closed.
+        (post("Content-Length: 99999999999", LIVE) + &last, vec![404]),
+        (
+            post("Expect: 100-continue\r\nContent-Length: 9", LIVE) + &last,
+            vec![404],
+        ),
+        (
+            post("Transfer-Encoding: chunked", "zz\r\n") + &last,
+            vec![404],
+        ),
+        (
+            post("Content-Length: 4\r\nContent-Length: 5", LIVE),
+            vec![400],
+        ),
+        (post("Content-Length: +4", LIVE), vec![400]),
+        (
+            post("Content-Length: 99999999999999999999", LIVE),
+            vec![400],
+        ),
+        (post("Transfer-Encoding: gzip", LIVE), vec![400]),
+        (post("Transfer-Encoding : chunked", LIVE), vec![400]),
+        // Two framings: it is read as chunks, and whoever believed the other one is cut off.
+        (
+            post("Content-Length: 4\r\nTransfer-Encoding: chunked", &chunk) + &last,
+            vec![404],
+        ),
+        (
+            post("Transfer-Encoding: chunked\r\nContent-Length: 4", &chunk) + &last,
+            vec![404],
+        ),
+    ] {
+        let mut stream = serving.connect().await;
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let answers = rest(&mut stream).await;
+        let statuses: Vec<u16> = answers
+            .split("HTTP/1.1 ")
+            .skip(1)
+            .map(|it| it[..3].parse().unwrap())
+            .collect();
+        assert_eq!(statuses, expected, "{bytes:.200}: {answers}");
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_body_that_trickles_is_not_read_for_ever() {
+    let mut fixture = Fixture::new();
+    fixture.limits.rest_stall = SOON;
+    let serving = Serving::start(&mut fixture).await;
+    let mut stream = serving.connect().await;
+    let head = "POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(status(&rest(&mut stream).await), 404);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_that_hold_too_much_at_once_are_busy_and_small_ones_are_served() {
+    let mut fixture = Fixture::new();
+    fixture.limits.body_stall = NEVER;
+    let serving = Serving::start(&mut fixture).await;
+    let post = |length: usize| {
+        format!(
+            "POST /api/v1/board/write HTTP/1.1\r\nHost: localhost\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+    };
+    // Each holds all but the last byte of what it may send: 34 of them fill what those who do not
+    // say who they are may hold.
+    let head = post(1024 * 1024);
+    let mut all_but_one = head.into_bytes();
+    all_but_one.resize(all_but_one.len() + 1024 * 1024 - 1, b' ');
+    let mut answering = tokio::task::JoinSet::new();
+    let mut finish = Vec::new();
+    for _ in 0..40 {
+        let mut stream = serving.connect().await;
+        let (go_on, gone_on) = tokio::sync::oneshot::channel::<()>();
+        finish.push(go_on);
+        let bytes = all_but_one.clone();
+        answering.spawn(async move {
+            stream.write_all(&bytes).await.unwrap();
+            tokio::select! {
+                readable = stream.readable() => readable.unwrap(),
+                _ = gone_on => stream.write_all(b" ").await.unwrap(),
+            }
+            one(&mut stream).await
+        });
+    }
+    for _ in 0..6 {
+        let refused = within(answering.join_next()).await.unwrap().unwrap();
+        assert_eq!(status(&refused), 429, "{refused}");
+        assert!(refused.contains("retry-after: 1"), "{refused}");
+    }
+    let small = post(2) + "{}";
+    let mut stream = serving.connect().await;
+    stream.write_all(small.as_bytes()).await.unwrap();
+    assert_eq!(
+        status(&one(&mut stream).await),
+        200,
+        "a small one is served"
+    );
+    drop(finish);
+    while let Some(answer) = within(answering.join_next()).await {
+        let status = status(&answer.unwrap());
+        assert!([400, 429].contains(&status), "{status}");
+    }
+    all_but_one.push(b' ');
+    stream.write_all(&all_but_one).await.unwrap();
+    assert_eq!(
+        status(&one(&mut stream).await),
+        400,
+        "all of it is free again"
+    );
+    drop(stream);
+    serving.stop().await;
+}
+
 #[tokio::test]
 async fn half_headers_and_silence_are_cut_off_and_quiet_connections_are_not() {
     let mut fixture = Fixture::new();
