@@ -40,12 +40,22 @@ impl CheckoutId {
     pub fn of(root: &Path) -> Self {
         Self(path_hash(root))
     }
+
+    /// Returns the 128 bits.
+    pub const fn as_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.0
+    }
 }
 
 impl RepositoryId {
     /// Returns the id of the repository with this canonical common directory.
     pub fn of(common_dir: &Path) -> Self {
         Self(path_hash(common_dir))
+    }
+
+    /// Returns the 128 bits.
+    pub const fn as_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.0
     }
 }
 

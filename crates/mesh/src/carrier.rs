@@ -208,7 +208,13 @@ impl Task {
     async fn speak(&mut self, stream: &mut UnixStream, up: &mut bool) -> io::Result<()> {
         let mut nonce = [0; 32];
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
-        let (mut link, greeting) = Link::begin((self.clocks.now)(), &self.me, self.end, nonce);
+        let (mut link, greeting) = Link::begin(
+            (self.clocks.now)(),
+            &self.me,
+            self.end,
+            self.number.0,
+            nonce,
+        );
         write(stream, &greeting).await?;
         let mut buffer = vec![0; READ_BYTES];
         loop {

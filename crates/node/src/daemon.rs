@@ -23,7 +23,7 @@ use earshot_store::Journal;
 use earshot_trust::LoopbackPolicy;
 use http::{Request, Response};
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, UnixListener, UnixStream},
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -42,10 +42,14 @@ use crate::{
     host::Host,
     http::{AccessSettings, Identity, Limits, MachineKey, Site, Surfaces, serve_tcp, serve_unix},
     lease::{Gate, Keeper, KeeperError, Kept, Order, writer_of},
+    links::Links,
     net::{Doorway, desired_host},
     station::Station,
     system,
 };
+
+/// Siblings' connections that wait to be greeted.
+const LINKS_WAITING: usize = 64;
 
 /// Heartbeats in a row without the checkout after which its node ends: a folder may be swapped, or
 /// its disk be away for a moment.
@@ -187,6 +191,8 @@ struct Node {
     loops: Vec<JoinHandle<()>>,
     /// Heartbeats in a row at which the checkout was not there.
     missed: u32,
+    /// Tells the links of each epoch from which this node serves.
+    epochs: mpsc::Sender<u64>,
 }
 
 impl Node {
@@ -234,6 +240,10 @@ impl Node {
             Some(Arc::clone(&gate)),
             Arc::clone(&dispatcher),
         );
+        let (links, dialled) = mpsc::channel(LINKS_WAITING);
+        let (epochs, begun) = mpsc::channel(1);
+        let linking = Links::new(handle.clone(), station.folder.clone(), &serve.places);
+        tracker.spawn(linking.run(begun, dialled, closing.clone()));
         let site = site(
             serve,
             &dispatcher,
@@ -241,6 +251,7 @@ impl Node {
             watched,
             Arc::clone(&port),
             (&tracker, &closing),
+            links,
         )?;
         Ok(Self {
             handle,
@@ -256,6 +267,7 @@ impl Node {
             port,
             loops: Vec::new(),
             missed: 0,
+            epochs,
         })
     }
 
@@ -334,6 +346,10 @@ impl Node {
             Order::Serve => {
                 self.identity
                     .send_modify(|identity| identity.leaseholder = true);
+                if let Some(epoch) = self.gate.serving() {
+                    // One waits at most: a tenure that is over is of no interest.
+                    self.epochs.try_send(epoch.number()).ok();
+                }
             }
             Order::Drain(epoch, patience) => self.drain(epoch, patience),
         }
@@ -462,6 +478,7 @@ fn site(
     identity: watch::Receiver<Identity>,
     port: Arc<AtomicU16>,
     (tracker, closing): (&TaskTracker, &CancellationToken),
+    links: mpsc::Sender<UnixStream>,
 ) -> Result<Arc<Site>, CliError> {
     let mcp_host: Arc<dyn earshot_mcp::McpHost> = Arc::<Host>::clone(&host);
     let mcp = http_service(
@@ -475,6 +492,7 @@ fn site(
         access: access(serve, port)?,
         limits: Limits::default(),
         owner: host,
+        links,
     }))
 }
 

@@ -16,6 +16,7 @@ mod executable;
 mod host;
 mod http;
 mod lease;
+mod links;
 mod net;
 mod station;
 mod system;

@@ -2,5 +2,6 @@
 //!
 //! A dev-dependency of other crates, and never part of what is built for users.
 
+pub mod mesh_sim;
 pub mod process;
 pub mod sim;

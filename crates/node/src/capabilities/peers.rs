@@ -1,10 +1,10 @@
 //! The board: `peers.announce`, `peers.withdraw`, `peers.list`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use earshot_capability::{Call, Capability, CliVerb, Code, Draft, Failure};
 use earshot_proto::{
-    board::{AnnounceError, Announcement, Changes, Collision, Cursor, Meeting, Row, Said},
+    board::{AnnounceError, Changes, Client, Meeting, Row, Said},
     claims::{Claims, Pairs},
     limits::CLAIMS_MAX,
     text::Line,
@@ -15,8 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::with_causes,
-    core::{Announcing, Listing, NodeHandle, Repetition},
+    clock,
+    core::{
+        Announcing, Listing, Met, NodeHandle, Place, Repetition, Scope, SiblingMeeting, SiblingRow,
+        Side, hex,
+    },
 };
+
+/// How long `fresh` waits for siblings: they are on this machine, or one link away.
+const FRESH_WAIT: Duration = Duration::from_secs(2);
 
 /// Paths of one announcement, pairs of one collision, and collisions, that an answer shows: an
 /// agent's context is dear, and these few say whom to talk to.
@@ -80,11 +87,10 @@ struct WithdrawOutput {
 struct ListInput {
     /// Which boards.
     #[serde(default)]
-    #[expect(
-        dead_code,
-        reason = "one scope exists so far; naming it is checked here"
-    )]
     checkouts: Checkouts,
+    /// Ask every node instead of answering from what they told; within 2 s.
+    #[serde(default)]
+    fresh: bool,
     /// Tell where workers can be reached.
     #[serde(default)]
     detail: bool,
@@ -96,9 +102,13 @@ struct ListInput {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Checkouts {
-    /// This checkout alone.
-    #[default]
+    /// This checkout's alone.
     This,
+    /// Those of all worktrees of the repository on this machine.
+    #[default]
+    Repository,
+    /// Those of all checkouts on this machine.
+    Machine,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -345,17 +355,31 @@ fn list(node: NodeHandle) -> Capability {
                     "Leave `detail` out.",
                 ));
             }
-            let cursor = match input
-                .cursor
-                .as_deref()
-                .map(str::parse::<Cursor>)
-                .transpose()
-            {
+            let cursor = match input.cursor.as_deref().map(str::parse::<Place>).transpose() {
                 Ok(cursor) => cursor,
                 Err(error) => return Err(invalid("cursor", &error, "Begin without a cursor.")),
             };
-            let listing = node.list(&call.caller, cursor).await?;
-            Ok(listed(&node, listing, input.detail))
+            if input.fresh && call.caller.origin == Origin::Remote {
+                return Err(Failure::new(
+                    Code::Forbidden,
+                    "only callers of this machine may have every node asked",
+                    "Leave `fresh` out.",
+                ));
+            }
+            let scope = match input.checkouts {
+                Checkouts::This => Scope::This,
+                Checkouts::Repository => Scope::Repository,
+                Checkouts::Machine => Scope::Machine,
+            };
+            let silent = if input.fresh && scope != Scope::This {
+                Some(node.ask_siblings(clock::now() + FRESH_WAIT).await?)
+            } else {
+                None
+            };
+            let mut listing = node.list(&call.caller, scope, cursor).await?;
+            listing.unread = silent.unwrap_or(listing.unread);
+            let own = node.name().await?;
+            Ok(listed(&node, &own, listing, input.detail))
         }
     })
 }
@@ -408,28 +432,51 @@ pub(crate) fn announce_failure(error: &AnnounceError) -> Failure {
 }
 
 fn announced(node: &NodeHandle, answer: &Announcing) -> AnnounceOutput {
-    let met = &answer.meetings.met;
-    let shown = COLLISIONS_SHOWN.min(met.len());
+    let here = answer
+        .meetings
+        .met
+        .iter()
+        .map(|met| meeting(node, &answer.node, met));
+    let there = answer.siblings.met.iter().map(sibling_meeting);
+    let all = answer.meetings.met.len() + answer.siblings.met.len();
+    let shown = COLLISIONS_SHOWN.min(all);
     AnnounceOutput {
         peer: answer.peer.to_string(),
         announcement: answer
             .announcement
             .as_ref()
-            .map(|it| announcement(it, false)),
-        collisions: met
-            .iter()
-            .take(shown)
-            .map(|met| meeting(node, met))
-            .collect(),
-        collisions_more: answer.meetings.more + met.len() - shown,
+            .map(|said| announcement(&said.intent, &said.claims, false)),
+        collisions: here.chain(there).take(shown).collect(),
+        collisions_more: answer.meetings.more + answer.siblings.more + all - shown,
     }
 }
 
-fn meeting(node: &NodeHandle, met: &Meeting) -> MeetingOut {
+fn sibling_meeting(met: &SiblingMeeting) -> MeetingOut {
+    let (pairs, pairs_more) = pairs_of(&met.pairs);
+    let said = met.row.row.word.as_ref();
+    MeetingOut {
+        peer: side(met.row.side()),
+        attached: met.row.attached,
+        checkout_id: hex(&met.row.checkout),
+        intent: said.map_or_else(String::new, |said| said.intent.as_str().to_owned()),
+        pairs,
+        pairs_more,
+    }
+}
+
+fn side(side: Side) -> PeerRefOut {
+    PeerRefOut {
+        node: side.node,
+        id: side.id.to_string(),
+        seat_id: side.seat_id,
+    }
+}
+
+fn meeting(node: &NodeHandle, own: &str, met: &Meeting) -> MeetingOut {
     let (pairs, pairs_more) = pairs_of(&met.pairs);
     MeetingOut {
         peer: PeerRefOut {
-            node: node.about().checkout_id.clone(),
+            node: own.to_owned(),
             id: met.peer.to_string(),
             seat_id: met.seat_id.to_string(),
         },
@@ -441,61 +488,91 @@ fn meeting(node: &NodeHandle, met: &Meeting) -> MeetingOut {
     }
 }
 
-fn listed(node: &NodeHandle, listing: Listing, detail: bool) -> ListOutput {
+fn listed(node: &NodeHandle, own: &str, listing: Listing, detail: bool) -> ListOutput {
     let shown = COLLISIONS_SHOWN.min(listing.collisions.len());
-    let collisions = listing.collisions.iter().take(shown);
+    let collisions_more = listing.collisions_more + listing.collisions.len() - shown;
+    let here = listing.rows.iter().map(|row| peer(node, own, row, detail));
+    let there = listing.siblings.iter().map(|row| sibling(row, detail));
     ListOutput {
         count: listing.count,
         me: listing.me.map(|me| me.to_string()),
-        peers: listing
-            .rows
-            .iter()
-            .map(|row| peer(node, row, detail))
+        peers: here.chain(there).collect(),
+        collisions: listing
+            .collisions
+            .into_iter()
+            .take(shown)
+            .map(collided)
             .collect(),
-        collisions: collisions
-            .map(|(collision, seats)| collided(node, collision, seats))
+        collisions_more,
+        unread: listing
+            .unread
+            .into_iter()
+            .map(|(node, reason)| UnreadOut { node, reason })
             .collect(),
-        collisions_more: listing.collisions_more + listing.collisions.len() - shown,
-        unread: Vec::new(),
-        more: listing.more.map(|cursor| cursor.to_string()),
+        more: listing.more.map(|place| place.to_string()),
         ticket: listing.ticket,
     }
 }
 
-fn collided(node: &NodeHandle, collision: &Collision, seats: &[String; 2]) -> CollisionOut {
-    let (pairs, pairs_more) = pairs_of(&collision.pairs);
-    let peer = |id: String, seat_id: &String| PeerRefOut {
-        node: node.about().checkout_id.clone(),
-        id,
-        seat_id: seat_id.clone(),
-    };
-    let [a, b] = seats;
+fn collided(met: Met) -> CollisionOut {
+    let (pairs, pairs_more) = pairs_of(&met.pairs);
     CollisionOut {
-        a: peer(collision.a.to_string(), a),
-        b: peer(collision.b.to_string(), b),
+        a: side(met.a),
+        b: side(met.b),
         pairs,
         pairs_more,
     }
 }
 
-fn peer(node: &NodeHandle, row: &Row, detail: bool) -> PeerOut {
+fn sibling(row: &SiblingRow, detail: bool) -> PeerOut {
+    let told = &row.row;
+    PeerOut {
+        id: told.id.to_string(),
+        seat_id: told.seat_id.to_string(),
+        client: client(&told.client),
+        transport: told.transport.as_str(),
+        checkout_id: hex(&row.checkout),
+        branch: told.branch.as_ref().map(|it| it.as_str().to_owned()),
+        attached: row.attached,
+        attached_at: told.attached_at.to_string(),
+        last_seen: row.last_seen.to_string(),
+        announcement: told
+            .word
+            .as_ref()
+            .map(|said| announcement(&said.intent, &said.claims, detail)),
+        origin: OriginOut {
+            kind: "sibling",
+            node: row.of.node.to_string(),
+            age_ms: row.age_ms,
+        },
+        address: None,
+    }
+}
+
+fn client(client: &Client) -> ClientOut {
+    ClientOut {
+        name: client.name.as_str().to_owned(),
+        version: client.version.as_str().to_owned(),
+    }
+}
+
+fn peer(node: &NodeHandle, own: &str, row: &Row, detail: bool) -> PeerOut {
     PeerOut {
         id: row.id.to_string(),
         seat_id: row.seat_id.to_string(),
-        client: ClientOut {
-            name: row.client.name.as_str().to_owned(),
-            version: row.client.version.as_str().to_owned(),
-        },
+        client: client(&row.client),
         transport: row.transport.as_str(),
         checkout_id: node.about().checkout_id.clone(),
         branch: row.branch.as_ref().map(|branch| branch.as_str().to_owned()),
         attached: row.attached(),
         attached_at: row.attached_at.to_string(),
         last_seen: row.last_seen.to_string(),
-        announcement: row.announcement().map(|it| announcement(it, detail)),
+        announcement: row
+            .announcement()
+            .map(|said| announcement(&said.intent, &said.claims, detail)),
         origin: OriginOut {
             kind: "here",
-            node: node.about().checkout_id.clone(),
+            node: own.to_owned(),
             age_ms: 0,
         },
         address: row
@@ -515,15 +592,15 @@ fn peer(node: &NodeHandle, row: &Row, detail: bool) -> PeerOut {
     }
 }
 
-fn announcement(said: &Announcement, detail: bool) -> AnnouncementOut {
-    let claims = said.claims.as_slice();
+fn announcement(intent: &Line, claims: &Claims, detail: bool) -> AnnouncementOut {
+    let claims = claims.as_slice();
     let shown = if detail {
         claims.len()
     } else {
         PATHS_SHOWN.min(claims.len())
     };
     AnnouncementOut {
-        intent: said.intent.as_str().to_owned(),
+        intent: intent.as_str().to_owned(),
         paths: claims
             .iter()
             .take(shown)

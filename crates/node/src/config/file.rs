@@ -206,6 +206,80 @@ pub(crate) fn read_or_make_key(path: &Path) -> io::Result<String> {
     }
 }
 
+/// Reads the seed of a signing key; makes one, 0600, where there is none.
+///
+/// Two processes that make one at once end with the same.
+///
+/// # Errors
+/// When it cannot be read or made, is none, or others can read it: then it is no secret any more.
+pub(crate) fn read_or_make_seed(path: &Path) -> io::Result<[u8; 32]> {
+    match read_seed(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // A file without a name until it is whole; the link fails where somebody was faster.
+    let mut file = tempfile_in(folder)?;
+    file.file.write_all(hex_of(&seed).as_bytes())?;
+    file.file.sync_all()?;
+    match fs_err::hard_link(&file.path, path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    File::open(folder)?.sync_all()?;
+    read_seed(path)
+}
+
+fn read_seed(path: &Path) -> io::Result<[u8; 32]> {
+    let text = fs_err::read_to_string(path)?;
+    let mode = fs_err::metadata(path)?.permissions().mode() & 0o777;
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let shown = path.display();
+    if mode & 0o077 != 0 {
+        return refuse(format!(
+            "{shown} can be read by others (mode {mode:03o}): if nobody did, run `chmod 600` on it, \
+             else delete it, and a new key is made"
+        ));
+    }
+    match blake3::Hash::from_hex(text.trim()) {
+        Ok(seed) => Ok(*seed.as_bytes()),
+        Err(_) => refuse(format!(
+            "{shown} is no key: delete it, and a new one is made"
+        )),
+    }
+}
+
+fn hex_of(seed: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*seed).to_hex().to_string()
+}
+
+/// A private file beside its destination; dropped, its name goes.
+struct Beside {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        fs_err::remove_file(&self.path).ok(); // a name that stays harms nobody
+    }
+}
+
+fn tempfile_in(folder: &Path) -> io::Result<Beside> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)?;
+    let path = folder.join(format!("key-{:016x}.tmp", u64::from_be_bytes(random)));
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    Ok(Beside { file, path })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +293,27 @@ mod tests {
         assert_eq!(read_or_make_key(&path).unwrap(), key);
         fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(read_or_make_key(&path).is_err());
+    }
+
+    #[test]
+    fn a_seed_is_made_once_by_however_many_and_refused_when_others_can_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.key");
+        let made: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| read_or_make_seed(&path).unwrap()))
+                .collect();
+            makers.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        assert!(made.iter().all(|seed| *seed == made[0]), "{made:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let refused = read_or_make_seed(&path).unwrap_err().to_string();
+        assert!(refused.contains("chmod 600"), "{refused}");
+        fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        fs_err::write(&path, "short").unwrap();
+        let refused = read_or_make_seed(&path).unwrap_err().to_string();
+        assert!(refused.contains("is no key"), "{refused}");
     }
 
     #[test]

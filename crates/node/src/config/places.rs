@@ -8,6 +8,7 @@ use std::{
 use earshot_checkout::CheckoutId;
 
 use super::Environment;
+use crate::words::shell_quoted;
 
 /// Longest path of a Unix socket that every system takes, with room for a terminator.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
@@ -97,9 +98,11 @@ impl PlaceError {
             }
             Self::ForeignOwner { path, .. } => format!(
                 "Run `sudo chown -R \"$(id -u)\" {}`, or set EARSHOT_HOME to a folder of your own.",
-                path.display()
+                shell_quoted(&path.to_string_lossy())
             ),
-            Self::OthersWrite { path, .. } => format!("Run `chmod 700 {}`.", path.display()),
+            Self::OthersWrite { path, .. } => {
+                format!("Run `chmod 700 {}`.", shell_quoted(&path.to_string_lossy()))
+            }
             Self::NoLocks { .. } => {
                 "Set EARSHOT_HOME to a folder on a local disk of this machine.".to_owned()
             }
@@ -186,6 +189,14 @@ impl Places {
         self.config.join("http.key")
     }
 
+    /// Returns the machine's signing key.
+    pub(crate) fn machine_key_file(&self) -> PathBuf {
+        self.data
+            .join("hosts")
+            .join(&self.host_id)
+            .join("machine.key")
+    }
+
     /// Returns the folder that keeps what is known of this host's checkouts.
     pub(crate) fn host_folder(&self) -> PathBuf {
         self.state.join("hosts").join(&self.host_id)
@@ -208,6 +219,17 @@ impl Places {
     /// [`PlaceError`], with its remedy.
     pub(crate) fn prepare_data_folder(&self) -> Result<PathBuf, PlaceError> {
         let folder = self.data.join("hosts").join(&self.host_id);
+        make_private(&self.data_base, &folder)?;
+        Ok(folder)
+    }
+
+    /// Makes the folder that keeps what was written into the configuration of clients, 0700, and
+    /// refuses one that cannot be trusted.
+    ///
+    /// # Errors
+    /// [`PlaceError`], with its remedy.
+    pub(crate) fn prepare_clients_folder(&self) -> Result<PathBuf, PlaceError> {
+        let folder = self.data.join("hosts").join(&self.host_id).join("clients");
         make_private(&self.data_base, &folder)?;
         Ok(folder)
     }
@@ -262,6 +284,11 @@ impl NodeFolder {
     /// Returns the log of a node that was started in the background.
     pub(crate) fn log_file(&self) -> PathBuf {
         self.path.join("node.log")
+    }
+
+    /// Returns the node's signing key.
+    pub(crate) fn node_key_file(&self) -> PathBuf {
+        self.path.join("node.key")
     }
 
     /// Returns the journal of the node.

@@ -1,23 +1,33 @@
 //! What callers do on the board: announce, withdraw, list.
 
+use std::{fmt, str::FromStr};
+
 use earshot_capability::{Caller, Code, Failure};
 use earshot_proto::{
     PeerId,
-    board::{Announcement, Changes, Collision, Cursor, Meetings, PeerKey, Row, Said, Withdrawn},
+    board::{Announcement, Changes, Cursor, Meetings, PeerKey, Row, Said, Withdrawn},
+    claims::Pairs,
+    limits::{PAGE_ROWS, PAIRS_MAX},
 };
 
-use super::{NodeHandle, State, WhoCalls, journal::merge, moment};
+use super::{
+    NodeHandle, Scope, SiblingMeetings, SiblingRow, State, WhoCalls, journal::merge, moment,
+};
 use crate::capabilities::announce_failure;
 
 /// The answer to an announcement.
 #[derive(Debug)]
 pub(crate) struct Announcing {
+    /// How this node is called.
+    pub(crate) node: String,
     /// The announcer's position.
     pub(crate) peer: PeerId,
     /// What is in force now.
     pub(crate) announcement: Option<Announcement>,
     /// Whose claims meet it.
     pub(crate) meetings: Meetings,
+    /// Whose claims on siblings' boards meet it.
+    pub(crate) siblings: SiblingMeetings,
 }
 
 /// One page of the board.
@@ -27,16 +37,77 @@ pub(crate) struct Listing {
     pub(crate) count: usize,
     /// The caller's position, if it has one.
     pub(crate) me: Option<PeerId>,
-    /// The rows.
+    /// The own rows.
     pub(crate) rows: Vec<Row>,
+    /// The rows of siblings.
+    pub(crate) siblings: Vec<SiblingRow>,
     /// Where the list goes on.
-    pub(crate) more: Option<Cursor>,
-    /// The collisions of the whole board, with the seat ids of both sides.
-    pub(crate) collisions: Vec<(Collision, [String; 2])>,
+    pub(crate) more: Option<Place>,
+    /// The collisions of all boards that are read, each once.
+    pub(crate) collisions: Vec<Met>,
     /// How many more there are.
     pub(crate) collisions_more: usize,
+    /// Nodes that could not be read, with the reason.
+    pub(crate) unread: Vec<(String, String)>,
     /// A ticket, for an anonymous caller.
     pub(crate) ticket: Option<String>,
+}
+
+/// One side of a collision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Side {
+    /// How its node is called.
+    pub(crate) node: String,
+    /// The position on that node's board.
+    pub(crate) id: PeerId,
+    /// What stays the same when the position changes.
+    pub(crate) seat_id: String,
+}
+
+/// Two peers whose claims meet, on whichever boards.
+#[derive(Debug, Clone)]
+pub(crate) struct Met {
+    /// The one.
+    pub(crate) a: Side,
+    /// The other.
+    pub(crate) b: Side,
+    /// The claims that meet, those of `a` first.
+    pub(crate) pairs: Pairs,
+}
+
+/// A place from which a list goes on: among the own rows, then among those of siblings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// After this own row.
+    Own(Cursor),
+    /// After this many rows of siblings.
+    Sibling(usize),
+}
+
+/// The text is no cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the cursor is none that a board gave: list without one")]
+pub(crate) struct PlaceError;
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(cursor) => cursor.fmt(f),
+            Self::Sibling(after) => write!(f, "s{after:x}"),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Self, PlaceError> {
+        if let Some(digits) = text.strip_prefix('s') {
+            let after = usize::from_str_radix(digits, 16).map_err(|_| PlaceError)?;
+            return Ok(Self::Sibling(after));
+        }
+        text.parse().map(Self::Own).map_err(|_| PlaceError)
+    }
 }
 
 impl State {
@@ -88,10 +159,13 @@ impl State {
             .announce(&key, said, wall)
             .map_err(|error| announce_failure(&error))?;
         merge(changes, announced.changes);
+        let (peer, meetings) = (announced.answer.peer, announced.answer.meetings);
         Ok(Announcing {
-            peer: announced.answer.peer,
+            node: self.node_name(),
+            peer,
             announcement: announced.answer.announcement,
-            meetings: announced.answer.meetings,
+            siblings: self.sibling_meetings(&meetings, peer),
+            meetings,
         })
     }
 
@@ -112,46 +186,144 @@ impl State {
     }
 }
 
+impl State {
+    fn list(&self, caller: &Caller, scope: Scope, place: Option<Place>) -> Listing {
+        let (me, ticket) = match self.who(caller) {
+            WhoCalls::Peer(key) => (self.board.row_of(&key).map(|row| row.id), None),
+            WhoCalls::Anonymous => (None, self.tickets.mint().ok()),
+        };
+        let neighbours = self.neighbours.as_ref();
+        let all = neighbours.map_or_else(Vec::new, |it| it.rows(scope));
+        let (rows, mut more, skipped) = match place {
+            Some(Place::Sibling(after)) => (Vec::new(), None, after),
+            Some(Place::Own(cursor)) => self.own_page(Some(cursor), &all),
+            None => self.own_page(None, &all),
+        };
+        let room = if more.is_none() {
+            PAGE_ROWS - rows.len()
+        } else {
+            0
+        };
+        let siblings: Vec<SiblingRow> = all.iter().skip(skipped).take(room).cloned().collect();
+        let shown = skipped + siblings.len();
+        if more.is_none() && shown < all.len() {
+            more = Some(Place::Sibling(shown));
+        }
+        let (collisions, collisions_more) = self.all_collisions(scope, &all);
+        let attached = all.iter().filter(|row| row.attached).count();
+        let unread = match (scope, neighbours) {
+            (Scope::This, _) | (_, None) => Vec::new(),
+            (Scope::Repository | Scope::Machine, Some(neighbours)) => neighbours.unread(),
+        };
+        Listing {
+            count: self.board.count() + attached,
+            me,
+            rows,
+            siblings,
+            more,
+            collisions,
+            collisions_more,
+            unread,
+            ticket,
+        }
+    }
+
+    /// Returns a page of own rows, where it goes on, and how many rows of siblings to pass over.
+    fn own_page(
+        &self,
+        cursor: Option<Cursor>,
+        siblings: &[SiblingRow],
+    ) -> (Vec<Row>, Option<Place>, usize) {
+        let page = self.board.list(cursor);
+        let rows: Vec<Row> = page.rows.into_iter().cloned().collect();
+        let full = rows.len() == PAGE_ROWS && !siblings.is_empty();
+        let next = page.next.map(Place::Own);
+        (rows, next.or(full.then_some(Place::Sibling(0))), 0)
+    }
+
+    /// Returns the first collisions of the boards that are read, and how many more there are.
+    fn all_collisions(&self, scope: Scope, siblings: &[SiblingRow]) -> (Vec<Met>, usize) {
+        let own = self.board.collisions();
+        let mut more = own.more;
+        let side = |peer: PeerId| Side {
+            node: self.node_name(),
+            id: peer,
+            seat_id: self
+                .board
+                .row(peer)
+                .map(|row| row.seat_id.to_string())
+                .unwrap_or_default(),
+        };
+        let mut met: Vec<Met> = own
+            .collisions
+            .into_iter()
+            .map(|it| Met {
+                a: side(it.a),
+                b: side(it.b),
+                pairs: it.pairs,
+            })
+            .collect();
+        let Some(neighbours) = self.neighbours.as_ref().filter(|_| scope != Scope::This) else {
+            return (met, more);
+        };
+        for row in self.board.rows() {
+            let Some(said) = row.announcement() else {
+                continue;
+            };
+            let found = neighbours.meetings(&said.claims, self.case);
+            more += found.more;
+            met.extend(found.met.into_iter().map(|it| Met {
+                a: side(row.id),
+                b: it.row.side(),
+                pairs: it.pairs,
+            }));
+        }
+        for row in siblings {
+            met.extend(neighbours.later_meetings(row).into_iter().map(|it| Met {
+                a: row.side(),
+                b: it.row.side(),
+                pairs: it.pairs,
+            }));
+        }
+        more += met.len().saturating_sub(PAIRS_MAX);
+        met.truncate(PAIRS_MAX);
+        (met, more)
+    }
+
+    /// Returns how this node is called: by its key, or by its checkout while it has none.
+    pub(super) fn node_name(&self) -> String {
+        let neighbours = self.neighbours.as_ref();
+        neighbours.map_or_else(|| self.checkout_id.clone(), |it| it.name().to_owned())
+    }
+}
+
+impl SiblingRow {
+    /// Returns this row as one side of a collision.
+    pub(crate) fn side(&self) -> Side {
+        Side {
+            node: self.of.node.to_string(),
+            id: self.row.id,
+            seat_id: self.row.seat_id.to_string(),
+        }
+    }
+}
+
 impl NodeHandle {
-    /// Reads one page of the board.
+    /// Reads one page of the boards within this scope.
     pub(crate) async fn list(
         &self,
         caller: &Caller,
-        cursor: Option<Cursor>,
+        scope: Scope,
+        place: Option<Place>,
     ) -> Result<Listing, Failure> {
         let caller = caller.clone();
-        self.ask(move |state| {
-            let (me, ticket) = match state.who(&caller) {
-                WhoCalls::Peer(key) => (state.board.row_of(&key).map(|row| row.id), None),
-                WhoCalls::Anonymous => (None, state.tickets.mint().ok()),
-            };
-            let page = state.board.list(cursor);
-            let collisions = state.board.collisions();
-            let seat = |peer| {
-                state
-                    .board
-                    .row(peer)
-                    .map(|row| row.seat_id.to_string())
-                    .unwrap_or_default()
-            };
-            Listing {
-                count: state.board.count(),
-                me,
-                rows: page.rows.into_iter().cloned().collect(),
-                more: page.next,
-                collisions: collisions
-                    .collisions
-                    .into_iter()
-                    .map(|met| {
-                        let seats = [seat(met.a), seat(met.b)];
-                        (met, seats)
-                    })
-                    .collect(),
-                collisions_more: collisions.more,
-                ticket,
-            }
-        })
-        .await
+        self.ask(move |state| state.list(&caller, scope, place))
+            .await
+    }
+
+    /// Returns how this node is called on boards.
+    pub(crate) async fn name(&self) -> Result<String, Failure> {
+        self.ask(|state| state.node_name()).await
     }
 
     /// Returns the branch that the checkout has out.

@@ -296,6 +296,7 @@ impl State {
         if let Err(error) = self.write(&restored.changes) {
             tracing::error!(?error, "what the journal holds beyond its bounds stays");
         }
+        self.share_all();
     }
 
     /// Writes everything into a journal that has nothing.
@@ -408,7 +409,10 @@ impl State {
             )));
         };
         match execution.finish(&self.batch(&changes), result) {
-            Ok(_receipt) => Decided::Outcome(kept.into_outcome()),
+            Ok(_receipt) => {
+                self.share(&changes);
+                Decided::Outcome(kept.into_outcome())
+            }
             Err(error) => Decided::Unkept(error),
         }
     }
@@ -469,7 +473,9 @@ impl State {
     /// Writes changes that nobody commanded.
     pub(super) fn write(&mut self, changes: &Changes) -> Result<(), CommitError> {
         let batch = self.batch(changes);
-        self.write_batch(&batch)
+        self.write_batch(&batch)?;
+        self.share(changes);
+        Ok(())
     }
 
     pub(super) fn write_batch(&mut self, batch: &Batch) -> Result<(), CommitError> {

@@ -3,6 +3,7 @@
 mod board;
 mod journal;
 mod peers;
+mod siblings;
 mod tickets;
 mod wire;
 
@@ -26,10 +27,14 @@ use earshot_store::{SeatHash, WireSessionRecord};
 use earshot_trust::SessionId;
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use board::{Announcing, Listing};
+pub(crate) use board::{Announcing, Listing, Met, Place, Side};
 pub(crate) use journal::{Fenced, Locked, Repetition};
 use journal::{Keeping, Lost};
 pub(crate) use peers::{Greeting, WhoCalls};
+use siblings::Neighbours;
+pub(crate) use siblings::{
+    Beginning, Out, Scope, SiblingMeeting, SiblingMeetings, SiblingRow, hex,
+};
 use tickets::Tickets;
 
 use crate::{
@@ -101,6 +106,8 @@ pub(crate) struct State {
     last_use: Now,
     /// What changed by itself and could not be written yet.
     unwritten: Changes,
+    /// Siblings, while this node holds the lease of its checkout and has keys.
+    neighbours: Option<Neighbours>,
 }
 
 impl NodeHandle {
@@ -143,6 +150,7 @@ impl NodeHandle {
             branch: branch.map(Line::name),
             last_use: clock::now(),
             unwritten: Changes::default(),
+            neighbours: None,
         };
         thread::Builder::new()
             .name("node".to_owned())

@@ -12,7 +12,7 @@ use earshot_proto::{
 use earshot_store::SeatHash;
 use earshot_trust::{Origin, Surface};
 
-use super::{NodeHandle, State, journal::merge, moment};
+use super::{NodeHandle, Scope, SiblingRow, State, hex, journal::merge, moment};
 use crate::system;
 
 /// What an arriving client is told before its first call.
@@ -208,8 +208,14 @@ impl State {
             .rows()
             .filter(|row| Some(row.id) != me && (row.attached() || row.announcement().is_some()))
             .collect();
-        let more = others.len().saturating_sub(OTHERS_NAMED);
-        let others = others.into_iter().take(OTHERS_NAMED).map(line_of).collect();
+        let neighbours = self.neighbours.as_ref();
+        let elsewhere = neighbours.map_or_else(Vec::new, |it| it.rows(Scope::Repository));
+        let more = (others.len() + elsewhere.len()).saturating_sub(OTHERS_NAMED);
+        let here = others.into_iter().map(line_of);
+        let others = here
+            .chain(elsewhere.iter().map(line_of_sibling))
+            .take(OTHERS_NAMED)
+            .collect();
         let mine = me.and_then(|me| self.board.row(me));
         let row_absent = mine.is_some_and(|row| {
             matches!(row.key(), PeerKey::Seat(_)) && row.announcement().is_none()
@@ -309,7 +315,9 @@ impl NodeHandle {
             WhoCalls::Peer(key) => {
                 let taken = state.board.take_notices(&key);
                 state.write_or_later(taken.changes);
-                taken.answer
+                let mut lines = taken.answer;
+                lines.extend(state.take_sibling_notices(&key));
+                lines
             }
             WhoCalls::Anonymous => Vec::new(),
         });
@@ -364,31 +372,45 @@ fn address_of(address: &Address, machine: &str) -> board::Address {
 
 /// Says who a row is and what it is about to do, in one line. What agents wrote stands in quotes.
 fn line_of(row: &Row) -> String {
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let who = format!("{} ({})", row.id, quoted(row.client.name.as_str()));
-    let away = if row.attached() { "" } else { ", gone" };
-    match row.announcement() {
-        None => format!("{who}{away}: nothing announced"),
-        Some(announcement) => {
-            let paths: Vec<&str> = announcement
-                .claims
-                .as_slice()
-                .iter()
-                .map(Claim::as_str)
-                .collect();
-            let claims = if paths.is_empty() {
-                "no paths".to_owned()
-            } else {
-                paths
-                    .iter()
-                    .map(|path| quoted(path))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            };
-            format!(
-                "{who}{away}: {} on {claims}",
-                quoted(announcement.intent.as_str())
-            )
-        }
-    }
+    let said = row
+        .announcement()
+        .map(|said| (said.intent.as_str(), said.claims.as_slice()));
+    line(
+        &row.id.to_string(),
+        row.client.name.as_str(),
+        row.attached(),
+        said,
+    )
+}
+
+/// Says the same of a row on the board of another checkout.
+fn line_of_sibling(row: &SiblingRow) -> String {
+    let checkout = hex(&row.checkout);
+    let place = match &row.row.branch {
+        Some(branch) => format!("branch {}", quoted(branch.as_str())),
+        None => format!("checkout {}", checkout.get(..8).unwrap_or(&checkout)),
+    };
+    let said = row.row.word.as_ref();
+    let said = said.map(|said| (said.intent.as_str(), said.claims.as_slice()));
+    let who = format!("{} in another worktree, {place}", row.row.id);
+    line(&who, row.row.client.name.as_str(), row.attached, said)
+}
+
+fn line(who: &str, client: &str, attached: bool, said: Option<(&str, &[Claim])>) -> String {
+    let who = format!("{who} ({})", quoted(client));
+    let away = if attached { "" } else { ", gone" };
+    let Some((intent, claims)) = said else {
+        return format!("{who}{away}: nothing announced");
+    };
+    let paths: Vec<String> = claims.iter().map(|claim| quoted(claim.as_str())).collect();
+    let claims = if paths.is_empty() {
+        "no paths".to_owned()
+    } else {
+        paths.join(", ")
+    };
+    format!("{who}{away}: {} on {claims}", quoted(intent))
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }

@@ -3,11 +3,13 @@
 use std::{convert::Infallible, io, net::SocketAddr, panic, sync::Arc};
 
 use axum::{body::Body, extract::Request};
+use earshot_proto::mesh::link::PROTOCOL_NAME;
 use earshot_trust::{PeerUid, Transport};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::RecvFlags;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
     task::{JoinError, JoinSet},
 };
@@ -67,6 +69,13 @@ trait Accept {
     ///
     /// Cancel safe: no accepted connection is lost.
     async fn accept(&mut self) -> io::Result<(Self::Io, Transport)>;
+
+    /// Gives a connection back that speaks HTTP, and hands any other to whom it belongs.
+    fn sort(
+        io: Self::Io,
+        transport: Transport,
+        site: Arc<Site>,
+    ) -> impl Future<Output = Option<Self::Io>> + Send;
 }
 
 struct Tcp {
@@ -83,6 +92,10 @@ impl Accept for Tcp {
         // Answers are written whole: waiting to fill a packet only delays them.
         stream.set_nodelay(true)?;
         Ok((stream, transport))
+    }
+
+    async fn sort(io: TcpStream, _: Transport, _: Arc<Site>) -> Option<TcpStream> {
+        Some(io)
     }
 }
 
@@ -108,6 +121,38 @@ impl Accept for UnixListener {
         let peer = stream.peer_cred()?;
         tracing::trace!(pid = peer.pid(), "accepted at the Unix socket");
         Ok((stream, Transport::UnixSocket { uid: peer.uid() }))
+    }
+
+    async fn sort(io: UnixStream, transport: Transport, site: Arc<Site>) -> Option<UnixStream> {
+        let head = site.limits().head;
+        match tokio::time::timeout(head, begins_a_link(&io)).await {
+            Ok(Ok(false)) => Some(io),
+            Ok(Ok(true)) => {
+                site.take_link(transport, io).await;
+                None
+            }
+            // Silent for as long as headers may take, or gone.
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}
+
+/// Looks at the first byte of a connection and leaves it there: the name of the links' protocol
+/// begins with a small letter, a method of HTTP with a capital one.
+async fn begins_a_link(stream: &UnixStream) -> io::Result<bool> {
+    let mut first = [0];
+    loop {
+        stream.readable().await?;
+        let looked = stream.try_io(Interest::READABLE, || {
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            Ok(rustix::net::recv(stream, &mut first, flags)?.0)
+        });
+        match looked {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => return Ok(PROTOCOL_NAME.starts_with(&first)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -135,8 +180,13 @@ async fn serve<L: Accept>(
             Ok((io, transport)) => {
                 failing = false;
                 let site = Arc::clone(&site);
-                let ending = (shutdown.clone(), tracker.clone());
-                let attended = attend(io, transport, site, ending);
+                let shutdown = shutdown.clone();
+                let drains = tracker.clone();
+                let attended = async move {
+                    if let Some(io) = L::sort(io, transport, Arc::clone(&site)).await {
+                        attend(io, transport, site, (shutdown, drains)).await;
+                    }
+                };
                 connections.spawn(tracker.track_future(attended));
             }
             Err(error) if concerns_one_connection(&error) => {
@@ -280,6 +330,10 @@ mod tests {
                 Some(io) => Ok((io, Transport::UnixSocket { uid: 1000 })),
                 None => std::future::pending().await,
             }
+        }
+
+        async fn sort(io: DuplexStream, _: Transport, _: Arc<Site>) -> Option<DuplexStream> {
+            Some(io)
         }
     }
 

@@ -11,7 +11,10 @@ use axum::{
 };
 use earshot_capability::{Dispatcher, Failure, RequestId};
 use earshot_trust::{Denial, Origin, Transport};
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    net::UnixStream,
+    sync::{Semaphore, mpsc, watch},
+};
 use tower::ServiceExt as _;
 
 use crate::lease::moved;
@@ -21,6 +24,7 @@ use super::{
     answer::{Refusal, render},
     body::{Rest, SharedBody},
     budget::{Budget, Charge, Holder},
+    lanes::Lanes,
     metrics::{RequestCounts, UNROUTED},
     openapi, routes,
     surfaces::{Identity, Limits, Owner, Surfaces},
@@ -69,6 +73,8 @@ pub(crate) struct Site {
     access: AccessSettings,
     limits: Limits,
     version: HeaderValue,
+    links: mpsc::Sender<UnixStream>,
+    lanes: Lanes,
 }
 
 impl fmt::Debug for Site {
@@ -102,12 +108,31 @@ impl Site {
             access: surfaces.access,
             limits: surfaces.limits,
             version: HeaderValue::from_static(version),
+            links: surfaces.links,
+            lanes: Lanes::new(),
         })
     }
 
     /// Returns how long and how much.
     pub(super) const fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Returns what decides who is served first.
+    pub(super) const fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// Hands a sibling's connection to the links.
+    pub(super) async fn take_link(&self, transport: Transport, stream: UnixStream) {
+        // Others are not even told that links are spoken here.
+        if transport
+            == (Transport::UnixSocket {
+                uid: self.access.own_uid,
+            })
+        {
+            self.links.send(stream).await.ok(); // the links have ended: so does the connection
+        }
     }
 
     /// Answers one request. What is left of its body, to be drained while the answer is sent,

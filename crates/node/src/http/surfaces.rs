@@ -5,7 +5,10 @@ use std::{convert::Infallible, fmt, pin::Pin, sync::Arc, time::Duration};
 use axum::{body::Body, extract::Request, response::Response};
 use earshot_capability::{Caller, Dispatcher, Failure};
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::{
+    net::UnixStream,
+    sync::{mpsc, watch},
+};
 use tower::util::BoxCloneSyncService;
 
 use super::access::AccessSettings;
@@ -27,6 +30,8 @@ pub(crate) struct Surfaces {
     pub(crate) limits: Limits,
     /// The node itself.
     pub(crate) owner: Arc<dyn Owner>,
+    /// Where connections at the Unix socket go that are links of siblings.
+    pub(crate) links: mpsc::Sender<UnixStream>,
 }
 
 impl fmt::Debug for Surfaces {

@@ -173,6 +173,7 @@ impl Fixture {
             access: self.access.clone(),
             limits: self.limits,
             owner: Arc::<FakeOwner>::clone(&self.owner),
+            links: tokio::sync::mpsc::channel(1).0,
         })
     }
 }

@@ -68,6 +68,10 @@ pub struct Sibling {
     pub release: Line,
     /// Its wall clock, when it said hello.
     pub wall: Timestamp,
+    /// The number that this end gave the link.
+    pub own_number: u64,
+    /// The number that the other end gave it.
+    pub their_number: u64,
 }
 
 /// Why a link was closed from here.
@@ -136,6 +140,7 @@ pub enum Effect {
 #[derive(Debug)]
 pub struct Link {
     end: End,
+    number: u64,
     nonce: [u8; NONCE_BYTES],
     deadline: Now,
     frames: Frames,
@@ -159,10 +164,18 @@ struct Ends {
 }
 
 impl Link {
-    /// Begins a link with 32 random bytes of its own; returns it with the bytes to send first.
-    pub fn begin(now: Now, me: &Me, end: End, nonce: [u8; NONCE_BYTES]) -> (Self, Vec<u8>) {
+    /// Begins a link with a number that rises from one link to the next, and with 32 random bytes
+    /// of its own; returns it with the bytes to send first.
+    pub fn begin(
+        now: Now,
+        me: &Me,
+        end: End,
+        number: u64,
+        nonce: [u8; NONCE_BYTES],
+    ) -> (Self, Vec<u8>) {
         let link = Self {
             end,
+            number,
             nonce,
             deadline: now + HELLO_WAIT,
             frames: Frames::default(),
@@ -220,14 +233,14 @@ impl Link {
                         return Ok(());
                     };
                     let mut ends = self.meet(me, &theirs)?;
-                    effects.push(Effect::Write(ends.hello(me, wall)));
+                    effects.push(Effect::Write(ends.hello(me, self.number, wall)));
                     self.stage = Stage::Hello(ends);
                 }
                 Stage::Hello(ends) => {
                     let Some(frame) = self.frames.pull()? else {
                         return Ok(());
                     };
-                    let sibling = ends.read_hello(me, &frame)?;
+                    let sibling = ends.read_hello(me, self.number, &frame)?;
                     if let Stage::Hello(ends) = std::mem::replace(&mut self.stage, Stage::Closed) {
                         self.stage = Stage::Up(ends);
                     }
@@ -292,7 +305,7 @@ impl Ends {
         framed(&seal(&me.node, &header, &payload))
     }
 
-    fn hello(&mut self, me: &Me, wall: Timestamp) -> Vec<u8> {
+    fn hello(&mut self, me: &Me, number: u64, wall: Timestamp) -> Vec<u8> {
         let hello = Hello {
             certificate: me.certificate,
             presence: sign_presence(&me.machine, &self.expected.link, me.node.public()),
@@ -300,6 +313,7 @@ impl Ends {
             speaks_to: PROTOCOL_VERSION,
             release: me.release.clone(),
             wall,
+            number,
         };
         self.seal(me, &Message::Hello(hello))
     }
@@ -310,7 +324,7 @@ impl Ends {
         Ok(Message::decode(opened.header.kind, opened.payload)?)
     }
 
-    fn read_hello(&mut self, me: &Me, frame: &[u8]) -> Result<Sibling, LinkError> {
+    fn read_hello(&mut self, me: &Me, number: u64, frame: &[u8]) -> Result<Sibling, LinkError> {
         let Message::Hello(hello) = self.read(frame)? else {
             return Err(LinkError::OutOfPlace);
         };
@@ -339,6 +353,8 @@ impl Ends {
             epoch: certificate.epoch(),
             release: hello.release,
             wall: hello.wall,
+            own_number: number,
+            their_number: hello.number,
         })
     }
 }

@@ -126,6 +126,8 @@ pub struct Hello {
     pub release: Line,
     /// The node's wall clock, to be shown beside the receiver's; it decides nothing.
     pub wall: Timestamp,
+    /// The number that it gave the link, higher than those of its links before.
+    pub number: u64,
 }
 
 /// What a node holds of the receiver.
@@ -210,6 +212,7 @@ struct WireHello {
     presence: Vec<u8>,
     release: String,
     wall_ms: u64,
+    number: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -308,6 +311,7 @@ fn wire_hello(hello: &Hello) -> WireHello {
         presence: hello.presence.as_bytes().to_vec(),
         release: hello.release.as_str().to_owned(),
         wall_ms: hello.wall.unix_ms(),
+        number: hello.number,
     }
 }
 
@@ -321,6 +325,7 @@ fn read_hello(wire: WireHello) -> Option<Hello> {
         speaks_to: wire.speaks_to,
         release: Line::name(&wire.release),
         wall: Timestamp::from_unix_ms(wire.wall_ms),
+        number: wire.number,
     })
 }
 
@@ -447,6 +452,7 @@ pub(super) mod tests {
             speaks_to: 1,
             release: Line::name("0.1.0"),
             wall: Timestamp::from_unix_ms(1_700_000_000_000),
+            number: 3,
         }
     }
 

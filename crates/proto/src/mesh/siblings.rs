@@ -8,9 +8,11 @@
 //!
 //! # Keeping
 //!
-//! Of two links to one node the one of the newer epoch stays. With equal epochs both sides dialled
-//! at once, and the link stays that the node with the smaller key dialled: both come to the same
-//! end.
+//! Of two links to one node the one of the newer epoch stays. With equal epochs, the one that the
+//! node with the smaller key dialled, where both sides dialled; where one side dialled twice, its
+//! later one, by the number that it gave it. Both ends learn of the links in any order and come to
+//! the same choice. Who loses its only link to such a choice that the other end did not share dials
+//! again.
 //!
 //! # Telling
 //!
@@ -329,6 +331,10 @@ impl Siblings {
     }
 
     fn handle_failed(&mut self, now: Now, checkout: [u8; 16], why: Line) {
+        // A dial that lost to another link is no failure.
+        if self.link_to(&checkout).is_some() {
+            return;
+        }
         if let Some(known) = self.known.get_mut(&checkout) {
             known.pause(now, why);
         }
@@ -428,7 +434,14 @@ impl Siblings {
             }
             // The driver hears the end of it; the other link stays.
             Message::Goodbye(Leave::Duplicate) => {
+                let checkout = linked.sibling.checkout;
                 self.unlink(link);
+                if self.link_to(&checkout).is_none() {
+                    self.replicas.lost(now, &node);
+                    if let Some(known) = self.known.get_mut(&checkout) {
+                        known.pause(now, Line::name("it has another link"));
+                    }
+                }
             }
             // The link lets no second one through.
             Message::Hello(_) => {}
@@ -538,9 +551,11 @@ impl Siblings {
         if sibling.epoch != other.sibling.epoch {
             return sibling.epoch > other.sibling.epoch;
         }
-        // Dialled twice by one side: the later one knows why.
         if end == other.end {
-            return true;
+            return match end {
+                End::Dialler => sibling.own_number > other.sibling.own_number,
+                End::Acceptor => sibling.their_number > other.sibling.their_number,
+            };
         }
         let smaller_is_me = self.me < sibling.node;
         (end == End::Dialler) == smaller_is_me

@@ -32,6 +32,8 @@ use std::fmt;
 
 pub use replay::{Replay, ReplayError, ReplayedStep};
 
+pub(crate) use rng::Rng;
+
 use check::SETTLED_WITHIN;
 use process::Micros;
 use world::{SECOND, World};

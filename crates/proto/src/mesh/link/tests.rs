@@ -24,7 +24,7 @@ struct Side {
 impl Side {
     fn begin(me: Me, end: End) -> Self {
         let nonce = [me.certificate.checkout()[0]; 32];
-        let (link, out) = Link::begin(Now::START, &me, end, nonce);
+        let (link, out) = Link::begin(Now::START, &me, end, 1, nonce);
         Self { me, link, out }
     }
 
@@ -143,7 +143,7 @@ fn a_hello_of_another_link_is_refused() {
     assert_eq!(refused, [Effect::Close(error)]);
     // Played again, to the same node on another link.
     let nonce = [77; 32];
-    let (link, _) = Link::begin(Now::START, &b.me, End::Acceptor, nonce);
+    let (link, _) = Link::begin(Now::START, &b.me, End::Acceptor, 1, nonce);
     let mut again = Side {
         me: b.me.clone(),
         link,
@@ -201,6 +201,7 @@ fn a_message_before_the_hello_and_a_second_hello_are_out_of_place() {
         speaks_to: 1,
         release: Line::name("0.1.0"),
         wall: WALL,
+        number: 1,
     });
     let said = a.link.say(&a.me, &hello).unwrap();
     assert_eq!(b.hear(&said), [Effect::Close(LinkError::OutOfPlace)]);
@@ -235,6 +236,7 @@ fn versions_without_a_common_one_say_who_is_behind() {
         speaks_to: 3,
         release: Line::name("9.0.0"),
         wall: WALL,
+        number: 1,
     };
     let said = ends.seal(&a.me, &Message::Hello(hello));
     let error = LinkError::Versions { from: 2, to: 3 };

@@ -28,6 +28,8 @@ fn sibling(n: u8, epoch: u64) -> Box<Sibling> {
         epoch,
         release: Line::name("0.1.0"),
         wall: crate::Timestamp::UNIX_EPOCH,
+        own_number: 0,
+        their_number: 0,
     })
 }
 
