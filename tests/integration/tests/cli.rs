@@ -290,7 +290,7 @@ fn a_wrong_id_is_answered_with_the_right_one() {
         &repo,
         &["call", "peers.list", r#"{"x":1}"#],
         2,
-        "`x`: unknown field `x`, expected one of `checkouts`, `detail`, `cursor`",
+        "`x`: unknown field `x`, expected one of `checkouts`, `fresh`, `detail`, `cursor`",
         "Correct that argument; `earshot capabilities describe peers.list` shows the whole schema.",
     );
 }
@@ -408,7 +408,15 @@ fn the_printed_commands_can_be_pasted() {
     let folder = world.path().join("my tools");
     fs_err::create_dir(&folder).unwrap();
     let copy = folder.join("earshot");
-    fs_err::copy(World::binary(), &copy).unwrap();
+    // Copied by another process: what this one wrote, a child of another test could hold open.
+    let mut copying = world.command("cp", world.path());
+    assert!(
+        copying
+            .args([&World::binary(), &copy])
+            .status()
+            .unwrap()
+            .success()
+    );
     let quoted = format!("claude mcp add earshot -- '{}' mcp\n", copy.display());
     for (path, expected) in [
         (Path::new("/usr/bin:/bin"), quoted.as_str()),
@@ -436,5 +444,5 @@ fn what_is_no_commands_business_is_not_in_the_help() {
     assert!(!announce.contains("ticket"), "{announce}");
     let peers = help(&["peers"]);
     assert!(peers.contains("--cursor <CURSOR>"), "{peers}");
-    assert!(peers.contains("[possible values: this]"), "{peers}");
+    assert!(peers.contains("[possible values: this, "), "{peers}");
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     printer::{Printer, Tone},
     render::table,
+    shown::shown,
 };
 use crate::words::{age, unix_ms};
 
@@ -26,7 +27,7 @@ pub(super) fn board(printer: Printer, answer: &Map<String, Value>, now: Timestam
     }
     text.push_str(&more_collisions(printer, answer));
     if let Some(more) = answer.get("more").and_then(Value::as_str) {
-        let line = format!("more: earshot peers --cursor {more}");
+        let line = format!("more: earshot peers --cursor {}", shown(more));
         text.push_str(&toned(printer, Tone::Faint, &line));
     }
     text.push_str(&notices(answer));
@@ -178,7 +179,7 @@ fn notices(answer: &Map<String, Value>) -> String {
     list(answer.get("notices"))
         .iter()
         .filter_map(Value::as_str)
-        .map(|notice| format!("notice: {notice}\n"))
+        .map(|notice| format!("notice: {}\n", shown(notice)))
         .collect()
 }
 
@@ -191,13 +192,13 @@ fn list(value: Option<&Value>) -> &[Value] {
 }
 
 fn joined(words: Option<&Value>, between: &str) -> String {
-    let words: Vec<&str> = list(words).iter().filter_map(Value::as_str).collect();
-    words.join(between)
+    let words = list(words).iter().filter_map(Value::as_str).map(shown);
+    words.collect::<Vec<_>>().join(between)
 }
 
 fn text_at(value: &Value, path: &[&str]) -> String {
     let found = path.iter().try_fold(value, |value, name| value.get(name));
-    found.and_then(Value::as_str).unwrap_or("-").to_owned()
+    shown(found.and_then(Value::as_str).unwrap_or("-")).into_owned()
 }
 
 #[cfg(test)]
@@ -205,10 +206,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::printer::Format;
 
     fn plain() -> Printer {
-        Printer::new(Format::Text, true)
+        Printer::plain(None)
     }
 
     fn fields(answer: &Value) -> &Map<String, Value> {

@@ -9,6 +9,7 @@ use http::Request;
 use serde_json::{Map, Value};
 
 use super::{
+    alone,
     context::Context,
     error::{CliError, Exit},
     printer::Format,
@@ -43,6 +44,10 @@ pub(crate) async fn call(
         .get(id)
         .map(|capability| &capability.declaration)
         .ok_or_else(|| unknown(registry, id))?;
+    if context.environment.off {
+        let answer = alone::call(context, declaration, input).await;
+        return answer.map_err(|error| for_a_person(context, id, error));
+    }
     let ensure = Ensure {
         may_start: declaration.kind == Kind::Command && !NEEDS_A_NODE.contains(&id),
         ..context.ensure_defaults()?
@@ -140,7 +145,7 @@ pub(crate) async fn send(
 }
 
 /// Returns the process on whose behalf this command runs: the shell or agent that started it.
-fn caller_process() -> Option<CliProcess> {
+pub(super) fn caller_process() -> Option<CliProcess> {
     let pid = system::parent_pid()?;
     Some(CliProcess {
         pid,

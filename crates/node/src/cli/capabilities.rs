@@ -11,7 +11,7 @@ use super::{
     call::unknown,
     context::Context,
     error::{CliError, Exit, with_causes},
-    printer::{Format, Printer, print, print_json},
+    printer::{Format, Printer, Tone, print, print_json},
     render,
 };
 use crate::{capabilities::alone, http::openapi_document, words::shell_quoted};
@@ -114,9 +114,68 @@ fn describe(printer: Printer, registry: &Registry, id: &str) -> Result<ExitCode,
     if printer.format() == Format::Json {
         print_json(&whole);
     } else {
-        print(&format!("{whole:#}\n"));
+        print(&description(printer, declaration));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a capability for a person: what it is for, how to reach it, what it takes and answers.
+fn description(printer: Printer, declaration: &Declaration) -> String {
+    let title = |text: &str| printer.tone(Tone::Strong, text);
+    let mut ways = vec![("kind", kind_word(declaration).to_owned())];
+    ways.push(("effect", effect_word(declaration.effect).to_owned()));
+    if declaration.is_projected() {
+        ways.push(("MCP tool", declaration.tool_name()));
+        ways.push(("HTTP", declaration.route()));
+    }
+    let verb = declaration.cli.map(|cli| format!("earshot {}, ", cli.verb));
+    let by_id = format!(
+        "{}earshot call {}",
+        verb.unwrap_or_default(),
+        declaration.id
+    );
+    ways.push(("command", by_id));
+    let schemas = &declaration.schemas;
+    format!(
+        "{}\n{}\n\n{}\n{}\n{}\n{}\n{}\n{}\n",
+        title(&format!("{}: {}", declaration.id, declaration.title)),
+        declaration.description,
+        render::fields(&ways),
+        title("It takes"),
+        properties(&schemas.input),
+        title("It answers"),
+        properties(&schemas.output),
+        printer.tone(
+            Tone::Faint,
+            "The whole schemas: the same with --format json."
+        ),
+    )
+}
+
+/// Lists the fields of an object's schema, those that must be there marked.
+fn properties(schema: &Value) -> String {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let Some(fields) = fields.filter(|fields| !fields.is_empty()) else {
+        return "  nothing\n".to_owned();
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    let lines: Vec<(String, String)> = fields
+        .iter()
+        .map(|(name, field)| {
+            let must = required.is_some_and(|names| names.iter().any(|known| known == name));
+            let mark = if must { "" } else { "?" };
+            let text = field.get("description").and_then(Value::as_str);
+            (
+                format!("{name}{mark}"),
+                text.unwrap_or("").replace('\n', " "),
+            )
+        })
+        .collect();
+    let lines: Vec<(&str, String)> = lines
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.clone()))
+        .collect();
+    render::fields(&lines)
 }
 
 fn generate(
@@ -154,9 +213,7 @@ fn generate(
     if stale.is_empty() {
         match printer.format() {
             Format::Json => print_json(&json!({ "written": written })),
-            Format::Text => written
-                .iter()
-                .for_each(|path| print(&format!("wrote {path}\n"))),
+            Format::Text => print(&super::wrote(&written)),
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -6,11 +6,15 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, v
 use earshot_capability::{CliVerb, Declaration, Registry};
 use serde_json::{Map, Value, json};
 
+use super::manual;
 use crate::bench::{CallsSettings, TakeoverSettings};
 
 /// First arguments that are read without the verbs of capabilities, which take schemas to make:
 /// bridges and nodes start far more often than anything else, and stay.
 const FIXED: [&str; 5] = ["mcp", "serve", "bench", "--version", "-V"];
+
+/// Where a help shows the options of every command: after the command's own.
+const EVERYWHERE: usize = 500;
 
 /// Says whether the first argument is one of the fixed commands that need no verbs beside them.
 pub(crate) fn is_fixed(first: Option<&OsStr>) -> bool {
@@ -32,6 +36,7 @@ pub(crate) fn fixed() -> Command {
                 .value_name("FORMAT")
                 .value_parser(PossibleValuesParser::new(["text", "json"]))
                 .default_value("text")
+                .display_order(EVERYWHERE)
                 .help("How to answer: for a person, or as JSON"),
         )
         .subcommand(
@@ -62,7 +67,9 @@ pub(crate) fn fixed() -> Command {
 
 /// Builds the whole command line.
 pub(crate) fn whole(registry: &Registry) -> Command {
-    let mut command = fixed();
+    let mut command = fixed()
+        .subcommand(manual::completions_command())
+        .subcommand(manual::man_command());
     let mut verbs: Vec<(&Declaration, CliVerb)> = registry
         .declarations()
         .filter_map(|it| it.cli.map(|verb| (it, verb)))
@@ -80,6 +87,7 @@ fn root_arg() -> Arg {
         .global(true)
         .value_name("PATH")
         .value_parser(value_parser!(std::path::PathBuf))
+        .display_order(EVERYWHERE)
         .help("Work in the checkout around this path instead of the working directory")
 }
 

@@ -1,10 +1,9 @@
 //! `earshot mcp`: the bridge, the client served alone, and `--inspect`.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use clap::ArgMatches;
 use earshot_capability::{Address, Caller, Code};
-use earshot_checkout::{Checkout, CheckoutKind};
 use earshot_mcp::{
     McpHost,
     bridge::{self, BridgeEnd, BridgeOptions, FindError, Finder, Found, Want, parent_watch},
@@ -20,14 +19,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    alone::Alone,
     capabilities::inspect,
     context::{Context, blocking},
     error::{CliError, Exit, with_causes},
     printer::say,
 };
 use crate::{
-    capabilities::{self, Serving},
-    core::{About, NodeHandle},
     host::Host,
     lease::LockError,
     station::{Ensure, EnsureError, Station},
@@ -249,30 +247,11 @@ async fn serve_alone(
     stdout: impl AsyncWrite + Send + Unpin,
 ) -> Result<ExitCode, CliError> {
     say(&format!("earshot serves this client alone: {reason}"));
-    let fault = |error: std::io::Error| {
-        let remedy = "Free some threads, or look at the cause.".to_owned();
-        CliError::new(Exit::Failed, Code::Unavailable, with_causes(&error), remedy)
-    };
-    let start = context.start()?;
-    let checkout = earshot_checkout::resolve(&start).unwrap_or_else(|_| folder(start));
-    let head = earshot_checkout::head(&checkout);
-    let about = About {
-        url: Arc::default(),
-        machine: system::host_name(),
-        idle: None,
-        checkout_id: checkout.id().to_string(),
-        alone: Some(reason.to_owned()),
-        checkout,
-    };
-    let node = NodeHandle::start_alone(about, head.branch.as_deref()).map_err(fault)?;
-    let stop = CancellationToken::new();
-    let serving = Serving {
-        desired_host: "127.0.0.1".to_owned(),
-        stop: stop.clone(),
-        ..Serving::default()
-    };
-    let boot = format!("alone-{}", std::process::id());
-    let dispatcher = capabilities::dispatcher(&node, serving, boot);
+    let Alone {
+        node,
+        dispatcher,
+        stop,
+    } = Alone::start(context, reason)?;
     let mut caller = Caller::anonymous(Origin::Socket, Surface::Mcp);
     caller.seat = Some(Seat::new(seat));
     let host: Arc<dyn McpHost> = Host::new(node, None, dispatcher);
@@ -280,16 +259,4 @@ async fn serve_alone(
         .await
         .ok(); // the client is gone
     Ok(ExitCode::SUCCESS)
-}
-
-/// A folder served as it is: the state of its repository is told, not used.
-fn folder(root: PathBuf) -> Checkout {
-    Checkout {
-        root,
-        kind: CheckoutKind::Folder,
-        git_dir: None,
-        common_dir: None,
-        device: 0,
-        inode: 0,
-    }
 }

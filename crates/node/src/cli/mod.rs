@@ -1,15 +1,18 @@
 //! The command line.
 
+mod alone;
 mod board;
 mod call;
 mod capabilities;
 mod command;
 mod context;
 mod error;
+mod manual;
 mod mcp;
 pub(crate) mod printer;
 pub(crate) mod render;
 mod serve;
+mod shown;
 mod usage;
 
 use std::{
@@ -20,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use clap::ArgMatches;
+use clap::{ArgMatches, ColorChoice, error::ErrorKind};
 use earshot_capability::{Code, Dispatcher, Registry};
 use earshot_checkout::{Checkout, claim_path};
 use serde_json::{Value, json};
@@ -30,6 +33,7 @@ use context::Context;
 pub(crate) use context::blocking;
 pub(crate) use error::{CliError, Exit, with_causes};
 use printer::{Format, Printer, print, print_json};
+use shown::shown;
 
 use crate::{bench, capabilities::alone, clock, config::Environment};
 
@@ -45,9 +49,15 @@ pub fn main() -> ExitCode {
     } else {
         command::whole(declared.registry())
     };
-    let matches = match command.try_get_matches() {
+    let colour = Printer::new(Format::Text, environment.no_color).colour();
+    let mut command = command.color(if colour {
+        ColorChoice::Always
+    } else {
+        ColorChoice::Never
+    });
+    let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
         Ok(matches) => matches,
-        Err(error) => return not_run(&error),
+        Err(error) => return not_run(&error, &command),
     };
     let format = match matches.get_one::<String>("format").map(String::as_str) {
         Some("json") => Format::Json,
@@ -71,17 +81,20 @@ pub fn main() -> ExitCode {
     after_printing(printer, code)
 }
 
-/// Ends without running anything. Help and version are answers; the rest is a usage error.
-fn not_run(error: &clap::Error) -> ExitCode {
-    let printer = Printer::new(usage::format_of(std::env::args_os().skip(1)), true);
+/// Ends without running anything. Help and version are answers; the rest is a usage error, and to
+/// whoever typed nothing at all the help is the remedy.
+fn not_run(error: &clap::Error, command: &clap::Command) -> ExitCode {
+    let arguments = || std::env::args_os().skip(1);
+    let printer = Printer::new(usage::format_of(arguments()), true);
+    let said_nothing = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     let code = if !error.use_stderr() {
         printer::note(error.print());
         ExitCode::SUCCESS
-    } else if printer.format() == Format::Json {
-        printer.fail(&usage::usage_error(error));
+    } else if said_nothing && printer.format() == Format::Text {
+        error.print().ok(); // there is nowhere else to say it
         Exit::Usage.into()
     } else {
-        error.print().ok(); // there is nowhere else to say it
+        printer.fail(&usage::usage_error(error, command, arguments()));
         Exit::Usage.into()
     };
     after_printing(printer, code)
@@ -151,6 +164,11 @@ async fn dispatch(
             capabilities::capabilities(context, declared.registry(), matches)
         }
         Some(("bench", matches)) => bench(context, matches).await,
+        Some(("completions", matches)) => {
+            manual::completions(context, declared.registry(), matches);
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(("man", matches)) => manual::man(context, declared.registry(), matches),
         Some((verb, matches)) => call_by_verb(context, declared.registry(), verb, matches).await,
         None => Ok(ExitCode::from(2)),
     }
@@ -212,7 +230,12 @@ async fn call_by_verb(
         .expect("clap admits only the verbs that the registry declares");
     let mut input = command::verb_input(declaration, matches);
     if declaration.id == command::ANNOUNCE {
-        from_here(&context.station()?.checkout, &mut input)?;
+        let checkout = if context.environment.off {
+            alone::checkout(context)?
+        } else {
+            context.station()?.checkout
+        };
+        from_here(&checkout, &mut input)?;
     }
     let answer = call::call(context, registry, declaration.id, input).await?;
     print_answer(context, registry, declaration.id, answer).await;
@@ -260,12 +283,19 @@ fn folder_within(checkout: &Checkout, folder: &Path) -> Result<Option<String>, C
         .filter(|within| within != "."))
 }
 
+/// Tells which files were written.
+fn wrote(paths: &[String]) -> String {
+    let lines = paths.iter().map(|path| format!("wrote {}\n", shown(path)));
+    lines.collect()
+}
+
 async fn print_answer(
     context: &Context,
     registry: &Registry,
     id: &str,
     answer: serde_json::Map<String, Value>,
 ) {
+    alone::say_if_off(context);
     let printer = context.printer;
     let text = match (printer.format(), id) {
         (Format::Json, _) => return print_json(&Value::Object(answer)),

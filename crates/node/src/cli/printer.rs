@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::error::CliError;
+use super::{
+    error::CliError,
+    shown::{shown, shown_json, shown_lines},
+};
 
 /// How a person, or a program, wants to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +21,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Colours that carry meaning; on a terminal only, and never with `NO_COLOR`.
+/// Colours that carry meaning; on a terminal only, and never where the environment refuses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// A heading.
@@ -29,18 +32,55 @@ pub(crate) enum Tone {
     Faint,
 }
 
+impl Tone {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Strong => "\u{1b}[1m",
+            Self::Alarm => "\u{1b}[31m",
+            Self::Faint => "\u{1b}[2m",
+        }
+    }
+}
+
+/// Ends a tone.
+const PLAIN: &str = "\u{1b}[0m";
+
+/// All that earshot ever tells a terminal.
+const COLOURS: [&str; 4] = [
+    Tone::Strong.code(),
+    Tone::Alarm.code(),
+    Tone::Faint.code(),
+    PLAIN,
+];
+
 /// Writes for one command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
     format: Format,
     colour: bool,
+    /// Columns of the terminal; `None` where the answer goes elsewhere, and nothing is cut.
+    columns: Option<usize>,
 }
 
 impl Printer {
     /// Makes the printer of a command.
     pub(crate) fn new(format: Format, no_colour: bool) -> Self {
-        let colour = format == Format::Text && !no_colour && io::stdout().is_terminal();
-        Self { format, colour }
+        let terminal = io::stdout().is_terminal();
+        Self {
+            format,
+            colour: format == Format::Text && !no_colour && terminal,
+            columns: terminal.then(columns_of_terminal).flatten(),
+        }
+    }
+
+    /// Makes a printer for a terminal of this width, or for none, without colours.
+    #[cfg(test)]
+    pub(super) const fn plain(columns: Option<usize>) -> Self {
+        Self {
+            format: Format::Text,
+            colour: false,
+            columns,
+        }
     }
 
     /// Returns the format that was asked for.
@@ -48,17 +88,22 @@ impl Printer {
         self.format
     }
 
+    /// Says whether colours are shown.
+    pub(super) const fn colour(self) -> bool {
+        self.colour
+    }
+
+    /// Returns the columns that a line may have, where there is a terminal.
+    pub(super) const fn columns(self) -> Option<usize> {
+        self.columns
+    }
+
     /// Colours a piece of text, where colours are shown.
     pub(crate) fn tone(self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
         }
-        let code = match tone {
-            Tone::Strong => "1",
-            Tone::Alarm => "31",
-            Tone::Faint => "2",
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        format!("{}{text}{PLAIN}", tone.code())
     }
 
     /// Reports an error: a sentence and a remedy, or the object of every surface.
@@ -66,25 +111,42 @@ impl Printer {
         match self.format {
             Format::Json => {
                 let id = error.request_id.as_deref();
-                say(&error.failure.to_json(id).to_string());
+                say(&shown_json(&error.failure.to_json(id).to_string()));
             }
             Format::Text => {
                 let failure = &error.failure;
                 say(&format!(
                     "error: {}\nhint: {}",
-                    failure.message, failure.remedy
+                    shown(&failure.message),
+                    shown(&failure.remedy)
                 ));
             }
         }
     }
 }
 
+fn columns_of_terminal() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // A terminal that does not know its size says 0.
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// Why an answer did not reach standard output. The first failure is the one that counts.
 static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints to standard output. A reader that went away has read enough: that is no error. Any other
-/// failure is kept for [`unwritten`], which the program asks at its end.
+/// Prints to standard output what a person reads.
 pub(crate) fn print(text: &str) {
+    write_out(&shown_lines(text, &COLOURS));
+}
+
+/// Prints a value as JSON, on one line.
+pub(crate) fn print_json(value: &Value) {
+    write_out(&format!("{}\n", shown_json(&value.to_string())));
+}
+
+/// Writes to standard output. A reader that went away has read enough: that is no error. Any other
+/// failure is kept for [`unwritten`], which the program asks at its end.
+fn write_out(text: &str) {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     note(written);
@@ -108,10 +170,6 @@ pub(super) fn unwritten() -> Option<&'static io::Error> {
 /// Says something on standard error.
 pub(crate) fn say(text: &str) {
     let mut err = io::stderr().lock();
+    let text = shown_lines(text, &[]);
     err.write_all(format!("{text}\n").as_bytes()).ok(); // there is nowhere else to say it
-}
-
-/// Prints a value as JSON, on one line.
-pub(crate) fn print_json(value: &Value) {
-    print(&format!("{value}\n"));
 }

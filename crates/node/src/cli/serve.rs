@@ -14,6 +14,7 @@ use earshot_proto::lease::{LeaseDocument, Parsed, Standing};
 use serde_json::{Value, json};
 
 use super::{
+    alone::refuse_if_off,
     board,
     call::{call, send},
     context::{Context, blocking},
@@ -33,6 +34,10 @@ use crate::{
 
 /// How long `stop` waits unless told otherwise: the longest ordered stop, and a little.
 const STOP_WAIT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// What a client must do that has neither a bridge nor a protocol session to be known by.
+const OVER_HTTP: &str = "  There, a client of protocol 2026-07-28 says who it is with the header \
+                         Earshot-Session,\n  or announces with the ticket that peers_list gives it.";
 
 /// Runs `earshot serve` and what is below it.
 ///
@@ -68,7 +73,7 @@ pub(super) async fn up(
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let title = |text: &str| printer.tone(Tone::Strong, text);
     print(&format!(
-        "{}\n{}\n{}\n{}\n{}\n{}",
+        "{}\n{}\n{}\n{}{}\n\n{}\n{}",
         title(&format!(
             "The node of this checkout is {}.",
             status.standing
@@ -97,6 +102,7 @@ pub(super) async fn up(
             ),
             ("over HTTP", text(status.mcp_url)),
         ]),
+        printer.tone(Tone::Faint, OVER_HTTP),
         title("The board"),
         board::board(printer, &peers, clock::wall()),
     ));
@@ -104,6 +110,7 @@ pub(super) async fn up(
 }
 
 async fn foreground(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
+    refuse_if_off(context)?;
     if matches.get_flag("background") {
         // A session of its own: no signal to its starter's group or terminal reaches it. Refused
         // only to the leader of a group, which then has a group of its own already.
@@ -140,6 +147,7 @@ async fn ensured(
     context: &Context,
     matches: &ArgMatches,
 ) -> Result<(Station, StatusOutput), CliError> {
+    refuse_if_off(context)?;
     let asked = ensure_of(context, matches)?;
     let began = clock::now();
     loop {

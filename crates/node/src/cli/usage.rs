@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::{Command, error::ErrorKind};
 use earshot_capability::Code;
 
 use super::{
@@ -28,8 +28,15 @@ pub(super) fn format_of(arguments: impl IntoIterator<Item = OsString>) -> Format
     }
 }
 
+/// Most characters of what was typed that a usage error says again.
+const ECHO_MAX: usize = 400;
+
 /// Words a usage error of clap as an error of earshot.
-pub(super) fn usage_error(error: &clap::Error) -> CliError {
+pub(super) fn usage_error(
+    error: &clap::Error,
+    command: &Command,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> CliError {
     let text = error.to_string();
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
@@ -40,14 +47,59 @@ pub(super) fn usage_error(error: &clap::Error) -> CliError {
             let first = text.split("\n\n").next().unwrap_or_default();
             let lines: Vec<&str> = first.lines().map(str::trim).collect();
             let line = lines.join(" ");
-            line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+            let line = line.strip_prefix("error: ").unwrap_or(&line);
+            // How Rust says that somebody typed a word for a number.
+            let line = line.replace("invalid digit found in string", "not a whole number");
+            match line.char_indices().nth(ECHO_MAX) {
+                Some((end, _)) => format!("{}…", &line[..end]),
+                None => line,
+            }
         }
     };
     let tip = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("tip: "));
-    let remedy = tip.unwrap_or("Add --help to see what it takes.").to_owned();
+    let called = called(command, arguments);
+    let remedy = match (tip, error.kind()) {
+        (Some(tip), _) => tip.to_owned(),
+        (None, ErrorKind::MissingSubcommand) => called.which(),
+        (None, _) => format!("See `{} --help`.", called.words.join(" ")),
+    };
     CliError::new(Exit::Usage, Code::InvalidInput, message, remedy)
+}
+
+/// A command that was called wrongly.
+struct Called<'a> {
+    words: Vec<String>,
+    command: &'a Command,
+}
+
+impl Called<'_> {
+    /// Names the commands that could have followed.
+    fn which(&self) -> String {
+        let seen = self
+            .command
+            .get_subcommands()
+            .filter(|it| !it.is_hide_set());
+        let names = seen.map(Command::get_name).filter(|name| *name != "help");
+        let names: Vec<&str> = names.collect();
+        format!("Name one of {}.", names.join(", "))
+    }
+}
+
+/// Finds the command that the words of a command line lead to.
+fn called(command: &Command, arguments: impl IntoIterator<Item = OsString>) -> Called<'_> {
+    let mut called = Called {
+        words: vec![command.get_name().to_owned()],
+        command,
+    };
+    for argument in arguments {
+        if let Some(below) = called.command.find_subcommand(&argument) {
+            called.words.push(below.get_name().to_owned());
+            called.command = below;
+        }
+    }
+    called
 }
 
 #[cfg(test)]
@@ -76,28 +128,44 @@ mod tests {
             (
                 &["earshot"][..],
                 "a command is missing",
-                "Add --help to see what it takes.",
+                "See `earshot --help`.",
             ),
             (
-                &["earshot", "--format", "json"],
+                &["earshot", "capabilities"],
                 "a command is missing",
-                "Add --help to see what it takes.",
+                "Name one of list, describe.",
             ),
             (
                 &["earshot", "call"],
                 "the following required arguments were not provided: <ID>",
-                "Add --help to see what it takes.",
+                "See `earshot call --help`.",
+            ),
+            (
+                &["earshot", "serve", "stop", "--wait", "soon"],
+                "invalid value 'soon' for '--wait <SECONDS>': not a whole number",
+                "See `earshot serve stop --help`.",
             ),
             (
                 &["earshot", "peerss"],
                 "unrecognized subcommand 'peerss'",
                 "A similar subcommand exists: 'peers'.",
             ),
+            (
+                &["earshot", "peers", "--details"],
+                "unexpected argument '--details' found",
+                "A similar argument exists: '--detail'.",
+            ),
+            (
+                &["earshot", "peers", "--format", "jsn"],
+                "invalid value 'jsn' for '--format <FORMAT>' [possible values: text, json]",
+                "A similar value exists: 'json'.",
+            ),
         ] {
             let declared = alone();
-            let command = command::whole(declared.registry());
-            let error = command.try_get_matches_from(line).unwrap_err();
-            let failure = usage_error(&error).failure;
+            let mut command = command::whole(declared.registry());
+            let error = command.try_get_matches_from_mut(line).unwrap_err();
+            let arguments = line.iter().skip(1).map(OsString::from);
+            let failure = usage_error(&error, &command, arguments).failure;
             assert_eq!(failure.message, message);
             assert_eq!(failure.remedy, remedy, "{line:?}");
         }

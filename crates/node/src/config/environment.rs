@@ -35,7 +35,7 @@ pub(crate) struct Environment {
     pub xdg_state: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`.
     pub xdg_runtime: Option<PathBuf>,
-    /// Whether `NO_COLOR` is set.
+    /// Whether colours are refused: `NO_COLOR` is set, `CLICOLOR` is 0, or `TERM` is `dumb`.
     pub no_color: bool,
 }
 
@@ -72,7 +72,9 @@ impl Environment {
             xdg_data: absolute("XDG_DATA_HOME"),
             xdg_state: absolute("XDG_STATE_HOME"),
             xdg_runtime: absolute("XDG_RUNTIME_DIR"),
-            no_color: raw("NO_COLOR").is_some(),
+            no_color: raw("NO_COLOR").is_some()
+                || raw("CLICOLOR").is_some_and(|value| value == "0")
+                || raw("TERM").is_some_and(|value| value == "dumb"),
         }
     }
 }
@@ -113,6 +115,20 @@ mod tests {
     fn off_in_any_case() {
         assert!(read(&[("EARSHOT", "OFF")]).off);
         assert!(!read(&[("EARSHOT", "on")]).off);
+    }
+
+    #[test]
+    fn colours_are_refused_in_each_of_the_common_ways() {
+        for (name, value, refused) in [
+            ("NO_COLOR", "1", true),
+            ("NO_COLOR", "", false),
+            ("CLICOLOR", "0", true),
+            ("CLICOLOR", "1", false),
+            ("TERM", "dumb", true),
+            ("TERM", "xterm", false),
+        ] {
+            assert_eq!(read(&[(name, value)]).no_color, refused, "{name}={value}");
+        }
     }
 
     #[test]
