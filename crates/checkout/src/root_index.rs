@@ -105,6 +105,16 @@ impl RootIndex {
         Ok(root.to_path_buf())
     }
 
+    /// Returns the paths of all trees that were ever seen, the earliest first.
+    ///
+    /// # Errors
+    ///
+    /// When the file is there and cannot be read.
+    pub fn roots(&self) -> io::Result<Vec<PathBuf>> {
+        let records = self.records()?.into_iter();
+        Ok(records.map(|(_, _, root)| root).collect())
+    }
+
     fn records(&self) -> io::Result<Vec<(u64, u64, PathBuf)>> {
         match self.file.read() {
             Ok(content) => Ok(parse_root_records(&content.unwrap_or_default())),
