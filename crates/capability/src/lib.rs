@@ -21,6 +21,7 @@ mod failure;
 mod registry;
 mod schema;
 mod startup;
+mod values;
 
 pub use builtin::{builtin, effect_word};
 pub use caller::{Abandoned, Address, Caller, CliProcess, ClientName, RequestNumber, headers};
@@ -30,3 +31,4 @@ pub use failure::{Code, Failure};
 pub use registry::Registry;
 pub use schema::Schemas;
 pub use startup::{Step, count, counts};
+pub use values::{VALUES_MAX, has_too_many_values};

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use earshot_capability::{VALUES_MAX, has_too_many_values};
 use rmcp::model::{ErrorCode, InitializeRequestParams};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, error::Category, value::RawValue};
@@ -164,6 +165,11 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Message, Rejection> {
     let version = envelope.jsonrpc.map(RawValue::get).and_then(read_text);
     if version.as_deref() != Some("2.0") {
         return Err(invalid("`jsonrpc` is not \"2.0\""));
+    }
+    if has_too_many_values(bytes) {
+        return Err(invalid(&format!(
+            "the message holds more than {VALUES_MAX} values"
+        )));
     }
     let is_reply = envelope.result.is_some() || envelope.error.is_some();
     let Some(method) = envelope.method else {

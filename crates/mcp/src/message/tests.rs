@@ -37,6 +37,27 @@ fn what_is_not_json_is_a_parse_error() {
 }
 
 #[test]
+fn a_message_of_too_many_values_is_refused_under_its_id_whatever_its_kind() {
+    let many = format!("[{}0]", "0,".repeat(VALUES_MAX));
+    for (text, id) in [
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":4,"method":"a","params":{{"a":{many}}}}}"#),
+            json!(4),
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","method":"a","params":{{"a":{many}}}}}"#),
+            Value::Null,
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{"a":{many}}}}}"#),
+            json!(4),
+        ),
+    ] {
+        assert_eq!(rejected(text.as_bytes()), (-32600, id));
+    }
+}
+
+#[test]
 fn what_is_json_and_no_message_is_an_invalid_request() {
     for text in [
         "42",

@@ -8,7 +8,9 @@ use axum::{
     response::Response,
     routing::{MethodRouter, get, post},
 };
-use earshot_capability::{Answer, Caller, Code, Failure, Kind, Registry, RequestId};
+use earshot_capability::{
+    Answer, Caller, Code, Failure, Kind, Registry, RequestId, VALUES_MAX, has_too_many_values,
+};
 use serde_json::{Map, Value};
 
 use super::{
@@ -65,6 +67,9 @@ async fn write(shared: &Shared, target: &Target, request: Request) -> Result<Res
     let (parts, body) = request.into_parts();
     let kind = judge_content(&parts.headers)?;
     let bytes = read_whole(body).await?;
+    if has_too_many_values(&bytes) {
+        return Err(too_many_values());
+    }
     let input = if bytes.is_empty() {
         Value::Object(Map::new())
     } else if kind == Content::Json {
@@ -139,6 +144,14 @@ fn not_json_type() -> Refusal {
             "Send it uncompressed, with Content-Type: application/json.",
         ),
     )
+}
+
+fn too_many_values() -> Refusal {
+    Refusal::from(Failure::new(
+        Code::TooLarge,
+        format!("an input has at most {VALUES_MAX} values"),
+        "Send less at once.",
+    ))
 }
 
 fn not_json(error: &serde_json::Error) -> Refusal {

@@ -98,7 +98,10 @@ async fn bodies_are_bounded_in_size_and_depth() {
     assert_eq!(write(&fits).await.status, 200);
     assert_eq!(write(&format!("{fits} ")).await.error(), "too_large");
     assert_eq!(write(&"[".repeat(8_000_000)).await.status, 413);
-    assert_eq!(write(&"[".repeat(1_000_000)).await.error(), "invalid_input");
+    assert_eq!(write(&"[".repeat(1_000_000)).await.error(), "too_large");
+    assert_eq!(write(&"[".repeat(1000)).await.error(), "invalid_input");
+    let many = format!(r#"{{"paths":[{}""]}}"#, r#""","#.repeat(100_000));
+    assert_eq!(write(&many).await.error(), "too_large");
     assert_eq!(write(&r#"{"text":"#.repeat(1000)).await.status, 400);
     for body in ["{", "[]", "null\n{}", "\u{feff}{}", "\"x\""] {
         assert_eq!(write(body).await.error(), "invalid_input", "{body}");
