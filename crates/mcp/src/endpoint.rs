@@ -1,6 +1,7 @@
 //! MCP over Streamable HTTP: the one place that builds session manager, configuration and layers.
 
 mod body;
+mod large;
 mod media;
 mod refuse;
 mod settle;
@@ -31,6 +32,7 @@ use tower::Service;
 pub use self::{body::McpBody, refuse::supported_versions};
 use self::{
     body::{McpResponse, ReadError, SdkBody},
+    large::Large,
     media::Accepts,
     refuse::Refusal,
     settle::SESSION_HEADER,
@@ -80,6 +82,9 @@ impl HttpSettings {
     }
 }
 
+/// The SDK's part of the endpoint.
+type Sdk = StreamableHttpService<Projection, Manager>;
+
 /// The `/mcp` endpoint, as a tower service. Clones are cheap and share everything.
 ///
 /// It expects, as an extension of every request, the `Arc<Caller>` that the node's access
@@ -90,10 +95,11 @@ impl HttpSettings {
 /// [`Failure`]: earshot_capability::Failure
 #[derive(Clone)]
 pub struct McpService {
-    sdk: StreamableHttpService<Projection, Manager>,
+    sdk: Sdk,
     shared: Arc<Shared>,
     sessions: Arc<WireSessions>,
     twins: Arc<Twins>,
+    large: Large,
     tracker: TaskTracker,
 }
 
@@ -145,6 +151,7 @@ pub fn http_service(host: Arc<dyn McpHost>, settings: HttpSettings) -> McpServic
         shared,
         sessions,
         twins: Arc::default(),
+        large: Large::new(tracker.clone()),
         tracker,
     }
 }
@@ -223,7 +230,7 @@ impl McpService {
             })?;
         let without_bom = bytes.len() - message::without_bom(&bytes).len();
         let bytes = bytes.slice(without_bom..);
-        let message = message::check(&bytes).map_err(Refusal::Message)?;
+        let (message, large) = self.large.check(&bytes).await?;
         self.recall(&parts, message.id()).await?;
         self.prepare(&mut parts, &message)?;
         let caller = self.recognise(&mut parts)?;
@@ -249,7 +256,7 @@ impl McpService {
         let answer = if opening {
             self.open(request, &message).await?
         } else {
-            self.sdk.handle(request).await
+            self.large.handle(&self.sdk, request, large).await?
         };
         let answer = self.judge(answer, &message, named.as_deref())?;
         let answer = if is_type(&answer, "text/event-stream") {

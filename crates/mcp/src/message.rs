@@ -95,6 +95,15 @@ impl Rejection {
         )
     }
 
+    /// The answer to a message that would take far more memory than its length.
+    fn too_many_values(id: Value) -> Self {
+        Self::new(
+            ErrorCode::INVALID_REQUEST,
+            id,
+            format!("the message holds more than {VALUES_MAX} values; send less in one message"),
+        )
+    }
+
     /// The answer to a message whose content the SDK cannot read.
     pub(crate) fn unreadable(id: Value) -> Self {
         Self::new(
@@ -161,15 +170,13 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Message, Rejection> {
         Some(Ok(id)) => id.clone(),
         Some(Err(())) | None => Value::Null,
     };
+    if has_too_many_values(bytes) {
+        return Err(Rejection::too_many_values(known_id()));
+    }
     let invalid = |message: &str| Rejection::new(ErrorCode::INVALID_REQUEST, known_id(), message);
     let version = envelope.jsonrpc.map(RawValue::get).and_then(read_text);
     if version.as_deref() != Some("2.0") {
         return Err(invalid("`jsonrpc` is not \"2.0\""));
-    }
-    if has_too_many_values(bytes) {
-        return Err(invalid(&format!(
-            "the message holds more than {VALUES_MAX} values"
-        )));
     }
     let is_reply = envelope.result.is_some() || envelope.error.is_some();
     let Some(method) = envelope.method else {

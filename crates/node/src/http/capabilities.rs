@@ -67,11 +67,10 @@ async fn write(shared: &Shared, target: &Target, request: Request) -> Result<Res
     let (parts, body) = request.into_parts();
     let kind = judge_content(&parts.headers)?;
     let bytes = read_whole(body).await?;
-    if has_too_many_values(&bytes) {
-        return Err(too_many_values());
-    }
     let input = if bytes.is_empty() {
         Value::Object(Map::new())
+    } else if has_too_many_values(&bytes) {
+        return Err(too_many_values());
     } else if kind == Content::Json {
         serde_json::from_slice(&bytes).map_err(|error| not_json(&error))?
     } else {
@@ -135,6 +134,14 @@ fn is_json(kind: &[u8]) -> bool {
         .eq_ignore_ascii_case(b"application/json")
 }
 
+fn too_many_values() -> Refusal {
+    Refusal::from(Failure::new(
+        Code::TooLarge,
+        format!("a body holds at most {VALUES_MAX} values"),
+        "Send less at once.",
+    ))
+}
+
 fn not_json_type() -> Refusal {
     Refusal::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -144,14 +151,6 @@ fn not_json_type() -> Refusal {
             "Send it uncompressed, with Content-Type: application/json.",
         ),
     )
-}
-
-fn too_many_values() -> Refusal {
-    Refusal::from(Failure::new(
-        Code::TooLarge,
-        format!("an input has at most {VALUES_MAX} values"),
-        "Send less at once.",
-    ))
 }
 
 fn not_json(error: &serde_json::Error) -> Refusal {

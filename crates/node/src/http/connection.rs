@@ -17,6 +17,7 @@ use std::{
 };
 
 use axum::body::{Body, Bytes, HttpBody};
+use earshot_proto::Now;
 use http_body::{Frame, SizeHint};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -24,15 +25,29 @@ use tokio::{
 };
 
 use super::surfaces::Limits;
+use crate::clock;
 
 /// Where a connection stands between its requests, shared by its two ends: the socket below hyper
 /// and the service above it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
     /// Requests begun on this connection.
     begun: AtomicU64,
     /// Whether one of them is being answered.
     answering: AtomicBool,
+    /// When it came, or last began or ended to be answered, in milliseconds of the process.
+    changed: AtomicU64,
+}
+
+/// What a connection is used for, beginning with the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// It has asked nothing yet.
+    New,
+    /// It asks nothing now.
+    Idle,
+    /// It is being answered.
+    Answered,
 }
 
 /// A request that is being answered, until its answer's last byte is handed over and its own last
@@ -40,18 +55,51 @@ pub(super) struct Pace {
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Pace>);
 
+impl Default for Pace {
+    fn default() -> Self {
+        let pace = Self {
+            begun: AtomicU64::default(),
+            answering: AtomicBool::default(),
+            changed: AtomicU64::default(),
+        };
+        pace.change();
+        pace
+    }
+}
+
 impl Pace {
     /// Begins a request.
     pub(super) fn begin(self: &Arc<Self>) -> Answering {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.answering.store(true, Ordering::Relaxed);
+        self.change();
         Answering(Arc::clone(self))
+    }
+
+    fn change(&self) {
+        let now = clock::now().since_start().as_millis();
+        self.changed
+            .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns what the connection is used for, and since when.
+    pub(super) fn standing(&self) -> (Standing, Now) {
+        let standing = if self.answering.load(Ordering::Relaxed) {
+            Standing::Answered
+        } else if self.begun.load(Ordering::Relaxed) > 0 {
+            Standing::Idle
+        } else {
+            Standing::New
+        };
+        let since = Duration::from_millis(self.changed.load(Ordering::Relaxed));
+        (standing, Now::from_start(since))
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
         self.0.answering.store(false, Ordering::Relaxed);
+        self.0.change();
     }
 }
 

@@ -18,6 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     connection::{Answer, Pace, Paced},
     peer_uid::PeerUids,
+    places::{LEAVING_MAX, Places},
     site::Site,
     surfaces::Limits,
 };
@@ -164,9 +165,12 @@ async fn serve<L: Accept>(
 ) {
     let limits = *site.limits();
     let mut connections = JoinSet::new();
+    let mut places = Places::default();
     let mut failing = false;
     loop {
-        let room = connections.len() < limits.connections.min(share_of_descriptors());
+        let most = limits.connections.min(share_of_descriptors());
+        // Somebody who leaves is told so only when somebody new has come.
+        let room = connections.len() < most + LEAVING_MAX.min(most);
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
@@ -175,17 +179,31 @@ async fn serve<L: Accept>(
                 continue;
             }
             accepted = listener.accept(), if room => accepted,
+            // Nobody gave way when the last ones came; by now somebody may.
+            () = tokio::time::sleep(limits.accept_pause), if !room => {
+                places.make_room();
+                continue;
+            }
         };
         match accepted {
             Ok((io, transport)) => {
                 failing = false;
+                if connections.len() >= most {
+                    places.make_room();
+                }
                 let site = Arc::clone(&site);
                 let shutdown = shutdown.clone();
                 let drains = tracker.clone();
+                let pace = Arc::new(Pace::default());
+                let leave = places.take(&pace);
                 let attended = async move {
                     if let Some(io) = L::sort(io, transport, Arc::clone(&site)).await {
-                        attend(io, transport, site, (shutdown, drains)).await;
+                        attend(io, transport, site, pace, (shutdown, drains)).await;
                     }
+                };
+                let attended = async move {
+                    // Whoever gives its place up is cut off: it asks nothing, or for ever.
+                    leave.run_until_cancelled(attended).await;
                 };
                 connections.spawn(tracker.track_future(attended));
             }
@@ -252,18 +270,20 @@ async fn attend(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     transport: Transport,
     site: Arc<Site>,
+    pace: Arc<Pace>,
     (shutdown, drains): (CancellationToken, TaskTracker),
 ) {
     let limits = *site.limits();
-    let pace = Arc::new(Pace::default());
+    let allowance = Arc::new(site.lanes().arrive());
     let io = TokioIo::new(Paced::new(io, Arc::clone(&pace), limits));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let answering = Arc::new(pace.begin());
         let site = Arc::clone(&site);
-        let drains = drains.clone();
+        let (allowance, drains) = (Arc::clone(&allowance), drains.clone());
         async move {
             let request: Request = request.map(Body::new);
-            let (response, rest) = site.answer(transport, request).await;
+            let answered = site.answer(transport, request);
+            let (response, rest) = site.lanes().serve(&allowance, answered).await;
             if let Some(rest) = rest {
                 // Beside the answer, which does not wait for it; it ends with the connection.
                 let answering = Arc::clone(&answering);

@@ -330,3 +330,32 @@ async fn a_request_without_a_judged_caller_is_our_own_fault() {
     let answer = world.service.clone().oneshot(request).await.unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
 }
+
+#[tokio::test]
+async fn a_large_message_is_answered_as_any_other_and_small_ones_pass_it() {
+    let world = World::new();
+    let session = world.open().await;
+    let text = "x".repeat(1024 * 1024);
+    let answer = world
+        .call(&session, "sample_echo", json!({ "text": text }))
+        .await;
+    assert_eq!(answer["result"]["structuredContent"]["text"], text);
+    let values = "0,".repeat(200_000);
+    let many = format!(
+        r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"arguments":[{values}0]}}}}"#
+    );
+    let header = ("mcp-session-id", session.as_str());
+    let answer = world.post(&[header], many).await;
+    assert_eq!(answer.error(), (400, -32600, json!(9)));
+    // Somebody's large message is under way: it holds up no other.
+    let turn = world
+        .service
+        .large
+        .turn(&Bytes::from(vec![b' '; 1024 * 1024]))
+        .await;
+    assert!(turn.is_some());
+    let small = world
+        .call(&session, "sample_echo", json!({ "text": "a" }))
+        .await;
+    assert_eq!(small["result"]["structuredContent"]["text"], "a");
+}

@@ -457,22 +457,39 @@ async fn a_reader_that_stops_reading_loses_its_place() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait_for_a_place() {
+async fn beyond_the_bound_a_quiet_connection_gives_way_to_a_new_one() {
     let mut fixture = Fixture::new();
     fixture.limits.connections = 1;
     let serving = Serving::start(&mut fixture).await;
     let mut first = serving.connect().await;
     assert_eq!(status(&keep_alive(&mut first, "/").await), 200);
     let mut second = serving.connect().await;
-    second
-        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert_eq!(status(&keep_alive(&mut second, "/").await), 200);
+    assert_eq!(rest(&mut first).await, "");
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn beyond_the_bound_connections_wait_while_all_others_are_answered() {
+    let mut fixture = Fixture::new();
+    fixture.limits.connections = 1;
+    let serving = Serving::start(&mut fixture).await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut stream = serving.connect().await;
+        stream.write_all(WAIT).await.unwrap();
+        within(fixture.begun.notified()).await;
+        busy.push(stream);
+    }
+    let mut late = serving.connect().await;
+    late.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .await
         .unwrap();
-    assert_eq!(status(&keep_alive(&mut first, "/").await), 200);
-    let not_yet = second.try_read(&mut [0]).unwrap_err();
+    let not_yet = late.try_read(&mut [0]).unwrap_err();
     assert_eq!(not_yet.kind(), io::ErrorKind::WouldBlock);
-    drop(first);
-    assert_eq!(status(&rest(&mut second).await), 200);
+    fixture.go_on.notify_one();
+    assert_eq!(status(&rest(&mut late).await), 200);
+    drop(busy);
     serving.stop().await;
 }
 
