@@ -2,6 +2,7 @@
 
 mod clippy_config;
 mod decisions;
+mod failures;
 mod links;
 mod lockfile;
 mod sizes;
@@ -25,7 +26,7 @@ struct Rule {
     check: fn(&Subject<'_>) -> Vec<String>,
 }
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     Rule {
         name: "crates look only where they may",
         check: walls::directions,
@@ -57,6 +58,10 @@ const RULES: [Rule; 11] = [
     Rule {
         name: "dependencies are decided",
         check: decisions::undecided,
+    },
+    Rule {
+        name: "every class of failures is shown by a test",
+        check: failures::unproven,
     },
     Rule {
         name: "nothing unfinished or silenced",

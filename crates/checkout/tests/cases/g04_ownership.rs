@@ -64,6 +64,23 @@ fn g04_a_repository_of_another_owner_is_refused_with_gits_reason_and_remedy() {
 }
 
 #[test]
+fn g04_without_a_git_to_ask_another_owners_repository_is_refused_and_the_own_one_served() {
+    let Some(scratch) = somebody_elses(&[]) else {
+        return;
+    };
+    // A folder without programs: no git is found.
+    let nowhere = [("PATH", scratch.root.as_os_str())];
+    let answer = scratch.answer(&scratch.path("outer/o"), &nowhere);
+    assert!(
+        answer.starts_with("error git refuses the repository at"),
+        "{answer}"
+    );
+    assert!(answer.contains("no git is there"), "{answer}");
+    let own = scratch.answer(&scratch.path("outer"), &nowhere);
+    assert!(!own.starts_with("error"), "{own}");
+}
+
+#[test]
 fn g04_a_bare_repository_of_another_owner_is_refused() {
     let Some(scratch) = somebody_elses(&["--bare"]) else {
         return;
