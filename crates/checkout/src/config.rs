@@ -103,3 +103,23 @@ pub fn is_tracked(checkout: &Checkout, file: &Path) -> bool {
         }
     }
 }
+
+/// Returns whether git passes over a file of a checkout: it is not tracked, and a pattern of the
+/// repository or of its user names it.
+///
+/// What cannot be found out counts as not ignored, and neither does a folder without git.
+pub fn is_ignored(checkout: &Checkout, file: &Path) -> bool {
+    let relative = file
+        .strip_prefix(&checkout.root)
+        .ok()
+        .and_then(Path::to_str);
+    match (checkout.kind, relative) {
+        (CheckoutKind::Folder, _) | (_, None) => false,
+        (_, Some(relative)) => GitRunner::new()
+            .and_then(|runner| {
+                let arguments = ["--quiet", "--", relative];
+                runner.run(&checkout.root, Plumbing::CheckIgnore, &arguments)
+            })
+            .is_ok(),
+    }
+}

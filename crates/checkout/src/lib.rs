@@ -30,7 +30,7 @@ mod worktrees;
 
 pub use checkout::{Checkout, CheckoutKind, CommonDirIdentity, common_dir_identity};
 pub use claim_path::{ClaimPathError, claim_path};
-pub use config::{ignore_case, is_tracked};
+pub use config::{ignore_case, is_ignored, is_tracked};
 pub use head::{Head, head};
 pub use id::{CheckoutId, IdError, RepositoryId, RepositoryKey};
 pub use layout::is_checkout_top;

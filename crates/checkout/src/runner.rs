@@ -42,6 +42,8 @@ const SETTINGS: [&str; 5] = [
 /// A git subcommand that earshot may run: it reads, and never looks at the content of a work tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plumbing {
+    /// `git check-ignore`, to ask what git passes over.
+    CheckIgnore,
     /// `git config`, to read the settings that hold in a repository.
     Config,
     /// `git rev-list`, to walk commits.
@@ -55,6 +57,7 @@ pub enum Plumbing {
 impl Plumbing {
     const fn name(self) -> &'static str {
         match self {
+            Self::CheckIgnore => "check-ignore",
             Self::Config => "config",
             Self::RevList => "rev-list",
             Self::RevParse => "rev-parse",

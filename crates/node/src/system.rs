@@ -75,6 +75,23 @@ pub(crate) fn parent_pid() -> Option<u32> {
     rustix::process::getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
 }
 
+/// Lists the processes above this one with their start, nearest first, at most so many.
+pub(crate) fn ancestors(most: usize) -> Vec<(u32, u64)> {
+    let parents = std::iter::successors(parent_pid(), |pid| parent_of(*pid));
+    parents
+        .take(most)
+        .map_while(|pid| Some((pid, process_start(pid)?)))
+        .collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 4, counted after the name, which may hold blanks and brackets.
+    let after_name = stat.rsplit_once(')')?.1;
+    let parent = after_name.split_ascii_whitespace().nth(1)?.parse().ok();
+    parent.filter(|parent| *parent != 0)
+}
+
 /// Returns the executable of this process, as it was when the process started.
 pub(crate) fn executable() -> std::io::Result<PathBuf> {
     std::env::current_exe().map(|path| without_deleted_mark(&path))
@@ -104,5 +121,12 @@ mod tests {
     #[test]
     fn this_process_has_a_start() {
         assert!(process_start(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn the_nearest_ancestor_is_the_parent() {
+        let above = ancestors(2);
+        assert_eq!(above.first().map(|(pid, _)| *pid), parent_pid());
+        assert!(above.len() <= 2 && ancestors(0).is_empty());
     }
 }

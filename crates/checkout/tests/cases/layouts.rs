@@ -3,8 +3,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use earshot_checkout::{
-    CheckoutKind, Head, RepositoryId, ResolveError, head, ignore_case, is_tracked, resolve,
-    worktrees,
+    CheckoutKind, Head, RepositoryId, ResolveError, head, ignore_case, is_ignored, is_tracked,
+    resolve, worktrees,
 };
 
 use crate::scratch::{REFTABLE, Scratch, rows};
@@ -232,6 +232,33 @@ fn only_what_stands_in_the_index_is_tracked() {
     assert!(!is_tracked(&checkout, &checkout.root.join("missing")));
     assert!(
         is_tracked(&checkout, &scratch.path("elsewhere")),
+        "not known here"
+    );
+}
+
+#[test]
+fn what_a_pattern_names_is_ignored_unless_it_is_tracked() {
+    let scratch = Scratch::new();
+    scratch.repository("repo");
+    let patterns = "README\n/build/\n*.log\n!kept.log\n";
+    fs::write(scratch.path("repo/.gitignore"), patterns).unwrap();
+    let checkout = resolve(&scratch.path("repo")).unwrap();
+    for (file, ignored) in [
+        ("build/x", true),
+        ("a/b.log", true),
+        ("kept.log", false),
+        ("README", false),
+        ("-x", false),
+        ("missing", false),
+    ] {
+        assert_eq!(
+            is_ignored(&checkout, &checkout.root.join(file)),
+            ignored,
+            "{file}"
+        );
+    }
+    assert!(
+        !is_ignored(&checkout, &scratch.path("elsewhere")),
         "not known here"
     );
 }

@@ -11,7 +11,15 @@ use crate::bench::{CallsSettings, TakeoverSettings};
 
 /// First arguments that are read without the verbs of capabilities, which take schemas to make:
 /// bridges and nodes start far more often than anything else, and stay.
-const FIXED: [&str; 5] = ["mcp", "serve", "bench", "--version", "-V"];
+const FIXED: [&str; 7] = [
+    "mcp",
+    "serve",
+    "bench",
+    "init",
+    "context",
+    "--version",
+    "-V",
+];
 
 /// Where a help shows the options of every command: after the command's own.
 const EVERYWHERE: usize = 500;
@@ -44,8 +52,10 @@ pub(crate) fn fixed() -> Command {
                 .about("See to it that this checkout's node runs, and show how to join it")
                 .args(ensure_args()),
         )
+        .subcommand(init())
         .subcommand(serve())
         .subcommand(mcp())
+        .subcommand(context())
         .subcommand(
             Command::new("call")
                 .about("Call a capability by its id")
@@ -162,6 +172,38 @@ fn serve() -> Command {
                         .action(ArgAction::SetTrue)
                         .help("Kill a node that does not answer, if it is provably the one"),
                 ),
+        )
+}
+
+fn init() -> Command {
+    Command::new("init")
+        .about("Connect Claude Code, Codex and Gemini CLI, in their files of this checkout")
+        .args([
+            Arg::new("client")
+                .long("client")
+                .value_name("CLIENT")
+                .value_parser(PossibleValuesParser::new(super::init::client_words()))
+                .action(ArgAction::Append)
+                .help("Connect this client alone; may be given several times"),
+            Arg::new("yes")
+                .long("yes")
+                .action(ArgAction::SetTrue)
+                .help("Write without asking"),
+            Arg::new("undo")
+                .long("undo")
+                .action(ArgAction::SetTrue)
+                .help("Take out what init put in"),
+        ])
+}
+
+fn context() -> Command {
+    Command::new("context")
+        .about("Print what an arriving agent should know, if a node runs and answers at once")
+        .arg(
+            Arg::new("hook")
+                .long("hook")
+                .action(ArgAction::SetTrue)
+                .help("Answer as the session-start hooks of clients do, as JSON"),
         )
 }
 

@@ -2,14 +2,17 @@
 
 mod alone;
 mod board;
+mod brief;
 mod call;
 mod capabilities;
 mod command;
 mod context;
 mod error;
+mod init;
 mod manual;
 mod mcp;
 pub(crate) mod printer;
+mod program;
 pub(crate) mod render;
 mod serve;
 mod shown;
@@ -64,7 +67,7 @@ pub fn main() -> ExitCode {
         Some(_) | None => Format::Text,
     };
     let printer = Printer::new(format, environment.no_color);
-    start_log(&environment, matches.subcommand_name() == Some("serve"));
+    start_log(&environment, matches.subcommand_name());
     let root = matches.get_one::<PathBuf>("root").cloned();
     let context = Context {
         environment,
@@ -113,9 +116,14 @@ fn after_printing(printer: Printer, code: ExitCode) -> ExitCode {
 }
 
 /// Sends the log to standard error: a node's own is what it does, a command's what went wrong.
-fn start_log(environment: &Environment, serves: bool) {
+fn start_log(environment: &Environment, command: Option<&str>) {
     // The SDK logs wire session ids at the level of information: they stay out of the log.
-    let default = if serves { "info,rmcp=warn" } else { "warn" };
+    let default = match command {
+        Some("serve") => "info,rmcp=warn",
+        // What it cannot tell is nobody's concern, and clients show what a hook says here.
+        Some("context") => "off",
+        Some(_) | None => "warn",
+    };
     let filter = environment
         .log
         .as_deref()
@@ -158,7 +166,9 @@ async fn dispatch(
     match matches.subcommand() {
         Some(("up", matches)) => serve::up(context, declared.registry(), matches).await,
         Some(("serve", matches)) => serve::serve(context, matches).await,
+        Some(("init", matches)) => init::init(context, matches).await,
         Some(("mcp", matches)) => mcp::mcp(context, matches).await,
+        Some(("context", matches)) => Ok(brief::brief(context, matches).await),
         Some(("call", matches)) => call_by_id(context, declared.registry(), matches).await,
         Some(("capabilities", matches)) => {
             capabilities::capabilities(context, declared.registry(), matches)

@@ -2,8 +2,6 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -20,6 +18,7 @@ use super::{
     context::{Context, blocking},
     error::{CliError, Exit},
     printer::{Format, Tone, print, print_json, say},
+    program::Program,
     render,
 };
 use crate::{
@@ -69,7 +68,8 @@ pub(super) async fn up(
         return Ok(ExitCode::SUCCESS);
     }
     let peers = call(context, registry, "peers.list", json!({})).await?;
-    let program = program(context);
+    let program = Program::own(context.environment.search_path.as_deref());
+    let program = shell_quoted(&program.word());
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let title = |text: &str| printer.tone(Tone::Strong, text);
     print(&format!(
@@ -91,6 +91,7 @@ pub(super) async fn up(
         ]),
         title("Connect a client"),
         render::fields(&[
+            ("all of them", format!("{program} init")),
             (
                 "Claude Code",
                 format!("claude mcp add earshot -- {program} mcp")
@@ -234,29 +235,6 @@ fn say_what_differs(matches: &ArgMatches, status: &StatusOutput) {
             asked.join(" and ")
         ));
     }
-}
-
-/// Returns how a shell calls this very executable: by its name where that finds it.
-fn program(context: &Context) -> String {
-    let own = system::executable().unwrap_or_default();
-    let identity = |path: &Path| {
-        let metadata = fs_err::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
-    let runs = |path: &PathBuf| {
-        fs_err::metadata(path)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
-    };
-    let search_path = context.environment.search_path.as_deref();
-    let found = search_path.and_then(|folders| {
-        std::env::split_paths(folders)
-            .map(|folder| folder.join("earshot"))
-            .find(runs)
-    });
-    if found.is_some_and(|found| identity(&found) == identity(&own)) {
-        return "earshot".to_owned();
-    }
-    shell_quoted(&own.to_string_lossy())
 }
 
 /// Looks at the lease, and asks a node that serves for what only it knows.
