@@ -186,6 +186,43 @@ fn of_two_links_dialled_at_once_both_sides_keep_the_same() {
 }
 
 #[test]
+fn of_two_links_that_one_side_dialled_both_keep_the_later() {
+    for (first, second) in [(1, 2), (2, 1)] {
+        let mut two = Two::new();
+        // The dialler gave them the numbers 1 and 2; its end and the other may be up in any order.
+        for (node, n, order) in [(0_usize, 2, [1, 2]), (1, 1, [first, second])] {
+            for number in order {
+                let end = if node == 0 {
+                    End::Dialler
+                } else {
+                    End::Acceptor
+                };
+                let mut sibling = sibling(n, 10);
+                (sibling.own_number, sibling.their_number) = (number, number);
+                let link = LinkNumber(number);
+                two.give(node, Input::Up { link, sibling, end });
+            }
+        }
+        assert_eq!(two.closed, [vec![LinkNumber(1)], vec![LinkNumber(1)]]);
+    }
+}
+
+#[test]
+fn who_lost_its_only_link_to_a_choice_that_it_did_not_share_dials_again() {
+    let mut node = Siblings::new(key(1), 10, Facts::default());
+    let all = Input::Candidates(vec![candidate(2, 10)]);
+    node.handle(Now::START, all);
+    let (link, end) = (LinkNumber(1), End::Dialler);
+    let sibling = sibling(2, 10);
+    node.handle(Now::START, Input::Up { link, sibling, end });
+    let message = Box::new(Message::Goodbye(Leave::Duplicate));
+    node.handle(Now::START, Input::Got { link, message });
+    let at = node.next_wake().unwrap();
+    let again = node.handle(at, Input::Woke);
+    assert_eq!(again, [Effect::Dial(candidate(2, 10))]);
+}
+
+#[test]
 fn a_node_of_a_newer_epoch_takes_the_place_of_its_predecessor() {
     let mut two = Two::new();
     two.link(1, 0);
