@@ -316,3 +316,17 @@ fn a_killed_node_is_told_with_what_to_do() {
     let peers = world.run(&repo, &["peers"]);
     assert_eq!((peers.code, peers.stderr.as_str()), (Some(1), said));
 }
+
+#[test]
+fn a_stop_that_does_not_wait_says_one_thing() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    world.up(&repo);
+    // Whether the node has ended by then is the machine's affair; what is said must fit.
+    let ran = world.run(&repo, &["serve", "stop", "--wait", "0", "--format", "json"]);
+    match ran.code {
+        Some(0) => assert_eq!(ran.json()["stopped"], true, "{ran:?}"),
+        Some(10) => assert_eq!(ran.stdout, "", "{ran:?}"),
+        _ => panic!("{ran:?}"),
+    }
+}

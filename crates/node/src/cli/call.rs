@@ -27,6 +27,9 @@ pub(super) const WITHDRAW: &str = "peers.withdraw";
 /// Commands that have nothing to do where no node runs, so they start none.
 const NEEDS_A_NODE: [&str; 2] = [WITHDRAW, "server.stop"];
 
+/// Most characters of an id that nobody knows which an error says again.
+const ECHO_MAX: usize = 100;
+
 /// Most bytes of an answer that the CLI reads.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -73,7 +76,10 @@ pub(super) fn unknown(registry: &Registry, id: &str) -> CliError {
     CliError::new(
         Exit::Usage,
         Code::NotFound,
-        format!("there is no capability {id}"),
+        format!(
+            "there is no capability {}",
+            id.chars().take(ECHO_MAX).collect::<String>()
+        ),
         format!("{meant}See `earshot capabilities list` for all."),
     )
 }

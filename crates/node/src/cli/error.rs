@@ -113,12 +113,15 @@ impl From<Failure> for CliError {
 
 impl From<PlaceError> for CliError {
     fn from(error: PlaceError) -> Self {
-        Self::new(
-            Exit::Refused,
-            Code::Unavailable,
-            with_causes(&error),
-            error.remedy(),
-        )
+        let (exit, code) = match &error {
+            PlaceError::HomeNotAbsolute(_) => (Exit::Usage, Code::InvalidInput),
+            PlaceError::NoHome
+            | PlaceError::Io { .. }
+            | PlaceError::ForeignOwner { .. }
+            | PlaceError::OthersWrite { .. }
+            | PlaceError::NoLocks { .. } => (Exit::Refused, Code::Unavailable),
+        };
+        Self::new(exit, code, with_causes(&error), error.remedy())
     }
 }
 

@@ -229,4 +229,41 @@ mod tests {
         });
         assert_eq!(pages.len(), commands);
     }
+
+    #[test]
+    fn the_reference_has_a_row_for_every_command_with_its_options() {
+        let usage = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/usage.md");
+        let usage = fs_err::read_to_string(usage).unwrap();
+        let whole = command::whole(alone().registry());
+        let everywhere = ["--root", "--format"];
+        each(&whole, &mut Vec::new(), &mut |words, command| {
+            if command.is_subcommand_required_set() {
+                return;
+            }
+            let begin = format!("| `{}", words.join(" "));
+            let row = usage.lines().find(|line| {
+                // Its own arguments may follow, which are not written small as commands are.
+                let rest = line.strip_prefix(&begin);
+                let rest = rest.map(|rest| rest.strip_prefix(' ').unwrap_or(rest));
+                rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_lowercase()))
+            });
+            let row = row.unwrap_or_else(|| panic!("docs/usage.md has no row for {words:?}"));
+            let named: Vec<&str> = row
+                .split('|')
+                .nth(2)
+                .unwrap()
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .collect();
+            let own: Vec<String> = flags(command)
+                .into_iter()
+                .filter(|flag| !everywhere.contains(&flag.as_str()))
+                .collect();
+            let (mut named, mut own) = (named, own);
+            named.sort_unstable();
+            own.sort_unstable();
+            assert_eq!(named, own, "the options of {words:?} in docs/usage.md");
+        });
+    }
 }

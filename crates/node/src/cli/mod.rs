@@ -224,7 +224,8 @@ async fn call_by_id(
 fn read_standard_input() -> Result<String, CliError> {
     std::io::read_to_string(std::io::stdin()).map_err(|error| {
         let remedy = "Send a JSON object on standard input.".to_owned();
-        CliError::new(Exit::Usage, Code::InvalidInput, error.to_string(), remedy)
+        let message = format!("standard input: {error}");
+        CliError::new(Exit::Usage, Code::InvalidInput, message, remedy)
     })
 }
 
@@ -310,7 +311,10 @@ async fn print_answer(
     let text = match (printer.format(), id) {
         (Format::Json, _) => return print_json(&Value::Object(answer)),
         (Format::Text, "peers.list") => board::board(printer, &answer, clock::wall()),
-        (Format::Text, command::ANNOUNCE) => board::announced(printer, &answer),
+        (Format::Text, command::ANNOUNCE) => {
+            let own = context.station().map(|it| it.checkout.id().to_string());
+            board::announced(printer, &answer, &own.unwrap_or_default())
+        }
         (Format::Text, call::WITHDRAW) => {
             let peers = call::call(context, registry, "peers.list", json!({})).await;
             board::withdrawn(printer, &answer, peers.ok().as_ref())

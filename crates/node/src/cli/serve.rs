@@ -310,21 +310,19 @@ async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliEr
         return Err(takes_no_order(&look, &lease));
     }
     let gone = blocking(move || wait_for_end(&station, &lease, wait)).await?;
-    let standing = if gone { "ended" } else { "retiring" };
+    if !gone {
+        return Err(CliError::new(
+            Exit::NotReady,
+            Code::Unavailable,
+            format!("the node has not ended {}", within(wait)),
+            "Wait longer with --wait, or look at its log.".to_owned(),
+        ));
+    }
     match context.printer.format() {
-        Format::Json => print_json(&json!({ "stopped": gone, "standing": standing })),
-        Format::Text if gone => print("The node has ended.\n"),
-        Format::Text => {}
+        Format::Json => print_json(&json!({ "stopped": true, "standing": "ended" })),
+        Format::Text => print("The node has ended.\n"),
     }
-    if gone {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Err(CliError::new(
-        Exit::NotReady,
-        Code::Unavailable,
-        format!("the node has not ended {}", within(wait)),
-        "Wait longer with --wait, or look at its log.".to_owned(),
-    ))
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Without a node there is nothing to stop; one that does not answer is left alone, and said so.

@@ -62,7 +62,11 @@ pub(super) fn usage_error(
     let called = called(command, arguments);
     let remedy = match (tip, error.kind()) {
         (Some(tip), _) => tip.to_owned(),
-        (None, ErrorKind::MissingSubcommand) => called.which(),
+        (None, ErrorKind::MissingSubcommand | ErrorKind::InvalidSubcommand)
+            if called.words.len() > 1 =>
+        {
+            called.which()
+        }
         (None, _) => format!("See `{} --help`.", called.words.join(" ")),
     };
     CliError::new(Exit::Usage, Code::InvalidInput, message, remedy)
@@ -134,6 +138,11 @@ mod tests {
                 &["earshot", "capabilities"],
                 "a command is missing",
                 "Name one of list, describe.",
+            ),
+            (
+                &["earshot", "serve", "bogus"],
+                "unrecognized subcommand 'bogus'",
+                "Name one of status, ensure, stop.",
             ),
             (
                 &["earshot", "call"],
