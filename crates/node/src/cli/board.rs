@@ -21,11 +21,19 @@ pub(super) fn board(printer: Printer, answer: &Map<String, Value>, now: Timestam
         peers_table(printer, answer, peers, now)
     };
     for collision in list(answer.get("collisions")) {
-        let id = |side: &str| text_at(collision, &[side, "id"]);
+        let id = |side: &str| side_of(peers, collision, side);
         let line = format!("{} and {} collide: {}", id("a"), id("b"), pairs(collision));
         text.push_str(&toned(printer, Tone::Alarm, &line));
     }
     text.push_str(&more_collisions(printer, answer));
+    for unread in list(answer.get("unread")) {
+        let line = format!(
+            "not read: the node of checkout {}: {}",
+            short(&text_at(unread, &["node"])),
+            text_at(unread, &["reason"]),
+        );
+        text.push_str(&toned(printer, Tone::Alarm, &line));
+    }
     if let Some(more) = answer.get("more").and_then(Value::as_str) {
         let line = format!("more: earshot peers --cursor {}", shown(more));
         text.push_str(&toned(printer, Tone::Faint, &line));
@@ -34,8 +42,36 @@ pub(super) fn board(printer: Printer, answer: &Map<String, Value>, now: Timestam
     text
 }
 
-/// Writes what was announced, and whom it meets.
-pub(super) fn announced(printer: Printer, answer: &Map<String, Value>) -> String {
+/// Names a peer of another checkout by that, too: each board has its own `p1`.
+fn name_of(peer: &Value) -> String {
+    let id = text_at(peer, &["id"]);
+    if text_at(peer, &["origin", "kind"]) == "sibling" {
+        let checkout = text_at(peer, &["checkout_id"]);
+        format!("{id}@{}", short(&checkout))
+    } else {
+        id
+    }
+}
+
+/// Names one side of a collision as the table above it does.
+fn side_of(peers: &[Value], collision: &Value, side: &str) -> String {
+    let (id, node) = (
+        text_at(collision, &[side, "id"]),
+        text_at(collision, &[side, "node"]),
+    );
+    let shown = peers
+        .iter()
+        .find(|peer| text_at(peer, &["id"]) == id && text_at(peer, &["origin", "node"]) == node);
+    shown.map_or(id, name_of)
+}
+
+/// The beginning of a checkout's id, by which a person tells a few of them apart.
+fn short(checkout: &str) -> String {
+    checkout.chars().take(6).collect()
+}
+
+/// Writes what was announced, and whom it meets. `own` is this checkout's id.
+pub(super) fn announced(printer: Printer, answer: &Map<String, Value>, own: &str) -> String {
     let me = answer.get("peer").and_then(Value::as_str).unwrap_or("-");
     let mut text = match answer.get("announcement") {
         Some(announcement) => {
@@ -56,7 +92,7 @@ pub(super) fn announced(printer: Printer, answer: &Map<String, Value>) -> String
             "{me} and {peer} collide: {} ({peer}{gone}: \"{}\")",
             pairs(collision),
             text_at(collision, &["intent"]),
-            peer = text_at(collision, &["peer", "id"]),
+            peer = name_of_met(collision, own),
         );
         text.push_str(&toned(printer, Tone::Alarm, &line));
     }
@@ -96,6 +132,17 @@ pub(super) fn withdrawn(
     text
 }
 
+/// Names a peer that an announcement meets.
+fn name_of_met(collision: &Value, own: &str) -> String {
+    let id = text_at(collision, &["peer", "id"]);
+    let checkout = text_at(collision, &["checkout_id"]);
+    if checkout == own {
+        id
+    } else {
+        format!("{id}@{}", short(&checkout))
+    }
+}
+
 fn peers_table(
     printer: Printer,
     answer: &Map<String, Value>,
@@ -118,7 +165,7 @@ fn peers_table(
 }
 
 fn row(peer: &Value, me: Option<&str>, detail: bool, now: Timestamp) -> Vec<String> {
-    let id = text_at(peer, &["id"]);
+    let id = name_of(peer);
     let mine = if Some(id.as_str()) == me {
         " (you)"
     } else {
@@ -265,6 +312,33 @@ mod tests {
     }
 
     #[test]
+    fn peers_of_other_checkouts_are_told_apart_from_one_s_own() {
+        let row = |node: &str, kind: &str, checkout: &str| {
+            json!({
+                "id": "p1", "client": {"name": "a"}, "attached": true, "checkout_id": checkout,
+                "last_seen": "2026-01-02T03:04:04.678Z", "origin": {"kind": kind, "node": node},
+            })
+        };
+        let answer = json!({
+            "count": 2, "me": "p1",
+            "peers": [row("n1", "here", "c1"), row("n2", "sibling", "0123456789abcdef")],
+            "collisions": [{
+                "a": {"id": "p1", "node": "n1"}, "b": {"id": "p1", "node": "n2"},
+                "pairs": [["src", "src/x"]],
+            }],
+            "unread": [{"node": "fedcba9876543210", "reason": "no hello within 3s"}],
+        });
+        assert_eq!(
+            board(plain(), fields(&answer), NOW),
+            "PEER       CLIENT  BRANCH  SEEN  INTENT  PATHS\n\
+             p1 (you)   a       -       now   -\n\
+             p1@012345  a       -       now   -\n\
+             p1 and p1@012345 collide: src and src/x\n\
+             not read: the node of checkout fedcba: no hello within 3s\n"
+        );
+    }
+
+    #[test]
     fn an_announcement_is_told_with_whom_it_meets() {
         let mut answer = json!({
             "peer": "p3",
@@ -272,20 +346,22 @@ mod tests {
             "collisions": [],
         });
         assert_eq!(
-            announced(plain(), fields(&answer)),
+            announced(plain(), fields(&answer), "c1"),
             "p3 announced: \"fix main\" on src/main.rs, docs\nNobody's claims meet yours.\n"
         );
         answer["announcement"]["paths"] = json!([]);
         answer["collisions"] = json!([
-            {"peer": {"id": "p1"}, "attached": true, "intent": "cli", "pairs": [["a", "b"]]},
-            {"peer": {"id": "p2"}, "attached": false, "intent": "x", "pairs": [["a", "."]]},
+            {"peer": {"id": "p1"}, "checkout_id": "c1", "attached": true, "intent": "cli",
+             "pairs": [["a", "b"]]},
+            {"peer": {"id": "p2"}, "checkout_id": "0123456789", "attached": false, "intent": "x",
+             "pairs": [["a", "."]]},
         ]);
         answer["collisions_more"] = json!(4);
         assert_eq!(
-            announced(plain(), fields(&answer)),
+            announced(plain(), fields(&answer), "c1"),
             "p3 announced: \"fix main\"\n\
              p3 and p1 collide: a and b (p1: \"cli\")\n\
-             p3 and p2 collide: a and . (p2, gone: \"x\")\n\
+             p3 and p2@012345 collide: a and . (p2@012345, gone: \"x\")\n\
              and 4 more collide\n"
         );
     }
