@@ -176,6 +176,7 @@ fn scalar(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use unicode_width::UnicodeWidthStr;
 
     use super::*;
 
@@ -209,7 +210,7 @@ mod tests {
         assert!(piped.contains(&long) && piped.contains(&wide));
         for columns in [40, 41, 60, 120] {
             let text = table(Printer::plain(Some(columns)), &headings, &rows);
-            let widest = text.lines().map(|line| line.width()).max().unwrap();
+            let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap();
             assert!(
                 widest <= columns && widest + 2 >= columns.min(170),
                 "{text}"
