@@ -41,6 +41,10 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Looks for silent sessions within each idle time: a session outlives it by a sixth at most.
 const LOOKS_PER_IDLE: u32 = 6;
 
+/// How long a session that was opened and never used may be silent while the node is full: an honest
+/// client asks for the tools at once, and one that lost its session opens another.
+const UNUSED_IDLE: Duration = Duration::from_secs(10);
+
 /// Most wire sessions of one seat: a bridge has one, and a second while it opens it anew.
 const SEAT_SESSIONS_MAX: usize = 2;
 
@@ -75,6 +79,8 @@ struct Session {
     owner: Owner,
     heard: Instant,
     streams: usize,
+    /// Whether its client asked anything after the handshake.
+    used: bool,
     /// Tells a session from one that was brought back under its id.
     number: u64,
     /// Whether it was brought back: the SDK did not make it and does not end it.
@@ -205,7 +211,7 @@ impl WireSessions {
     ///
     /// A seat over its cap gives up its own session that was heard longest ago: whoever opens a
     /// third has lost sight of the first. The other caps cost only who has been silent for the
-    /// whole idle time.
+    /// whole idle time, or in a full node who has used nothing.
     pub(crate) fn admit(self: &Arc<Self>, owner: Owner) -> Result<Admission, Full> {
         let mut state = self.lock();
         if owner.seat.is_some() {
@@ -219,6 +225,7 @@ impl WireSessions {
                 .ok_or(Full::Execution)?;
         }
         self.make_room(&mut state, self.max, self.idle, |_| true)
+            .or_else(|| self.forget_unused(&mut state))
             .ok_or(Full::Node)?;
         state.opening.push(owner.clone());
         drop(state);
@@ -251,6 +258,20 @@ impl WireSessions {
             .min_by_key(|(_, session)| session.heard)
             .map(|(id, _)| SessionId::clone(id))?;
         self.forget(state, &silent);
+        Some(())
+    }
+
+    /// Forgets the session that was opened first of those which nobody uses: whoever opens them by
+    /// the thousand must not shut others out.
+    fn forget_unused(self: &Arc<Self>, state: &mut State) -> Option<()> {
+        let now = clock::now();
+        let unused = state
+            .sessions
+            .iter()
+            .filter(|(_, session)| !session.used && session.is_silent(now, UNUSED_IDLE))
+            .min_by_key(|(_, session)| session.number)
+            .map(|(id, _)| SessionId::clone(id))?;
+        self.forget(state, &unused);
         Some(())
     }
 
@@ -298,6 +319,15 @@ impl WireSessions {
         let session = state.sessions.get_mut(id)?;
         session.heard = clock::now();
         Some((session.handle.clone(), session.number))
+    }
+
+    /// Notes that a session is used, and has one more open stream.
+    fn ask(self: &Arc<Self>, id: &SessionId, number: u64) -> Option<Streaming> {
+        let streaming = self.open(id, number)?;
+        if let Some(session) = self.lock().numbered(id, number) {
+            session.used = true;
+        }
+        Some(streaming)
     }
 
     /// Notes that a session has one more open stream.

@@ -68,6 +68,7 @@ impl SessionManager for Manager {
             owner: Owner::default(),
             heard: clock::now(),
             streams: 0,
+            used: false,
             number: state.next_number(),
             restored: false,
         };
@@ -113,7 +114,7 @@ impl SessionManager for Manager {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, WireError> {
         let (handle, number) = self.0.hear(id).ok_or(WireError::Unknown)?;
-        let streaming = self.0.open(id, number).ok_or(WireError::Unknown)?;
+        let streaming = self.0.ask(id, number).ok_or(WireError::Unknown)?;
         let receiver = handle
             .establish_request_wise_channel()
             .await
@@ -142,7 +143,7 @@ impl SessionManager for Manager {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, WireError> {
         let (handle, number) = self.0.hear(id).ok_or(WireError::Unknown)?;
-        let streaming = self.0.open(id, number).ok_or(WireError::Unknown)?;
+        let streaming = self.0.ask(id, number).ok_or(WireError::Unknown)?;
         let receiver = handle
             .establish_common_channel()
             .await

@@ -217,6 +217,8 @@ impl Transit {
             owner: Owner::default(),
             heard: clock::now(),
             streams: 0,
+            // Its client came back for it.
+            used: true,
             number,
             restored: true,
         };

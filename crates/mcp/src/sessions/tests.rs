@@ -13,7 +13,7 @@ fn sessions(max: usize) -> (Arc<WireSessions>, Manager) {
 
 fn open(sessions: &Arc<WireSessions>, id: &SessionId) -> Streaming {
     let (_, number) = sessions.hear(id).unwrap();
-    sessions.open(id, number).unwrap()
+    sessions.ask(id, number).unwrap()
 }
 
 async fn pass(seconds: u64) {
@@ -70,9 +70,10 @@ async fn a_full_house_gives_up_only_who_has_been_silent_long_enough() {
     let (sessions, manager) = sessions(2);
     let admission = sessions.admit(Owner::default()).unwrap();
     let (first, _worker) = manager.create_session().await.unwrap();
-    drop(admission);
+    drop((admission, open(&sessions, &first)));
     pass(10).await;
     let (second, _worker) = manager.create_session().await.unwrap();
+    drop(open(&sessions, &second));
     assert!(
         sessions.admit(Owner::default()).is_err(),
         "nobody is silent yet"
@@ -94,6 +95,25 @@ async fn a_full_house_gives_up_only_who_has_been_silent_long_enough() {
         sessions.admit(Owner::default()).is_err(),
         "an open stream is not silence"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_house_gives_up_who_opened_and_asked_nothing_before_anybody_else() {
+    let (sessions, manager) = sessions(3);
+    let (used, _worker) = manager.create_session().await.unwrap();
+    drop(open(&sessions, &used));
+    let (unused, _worker) = manager.create_session().await.unwrap();
+    let (later, _worker) = manager.create_session().await.unwrap();
+    assert!(
+        sessions.admit(Owner::default()).is_err(),
+        "a handshake has just been made"
+    );
+    pass(15).await;
+    assert!(sessions.touch(&unused), "what is heard is not silent");
+    drop(sessions.admit(Owner::default()).unwrap());
+    assert!(sessions.knows(&used) && sessions.knows(&unused));
+    assert!(!sessions.knows(&later));
+    assert_eq!(sessions.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
