@@ -70,6 +70,21 @@ fn start_of_stat(stat: &str) -> Option<u64> {
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// Returns the time that a process has spent on a processor, in clock ticks; `None` when it has
+/// ended.
+pub(crate) fn cpu_ticks(pid: u32) -> Option<u64> {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Fields 14 and 15, counted after the name.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let (user, system) = (fields.next()?, fields.next()?);
+    Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
+}
+
+/// Returns how many clock ticks are a second.
+pub(crate) fn ticks_per_second() -> u32 {
+    u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
+}
+
 /// Returns the parent of this process.
 pub(crate) fn parent_pid() -> Option<u32> {
     rustix::process::getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())

@@ -26,6 +26,9 @@ const KEPT: [&str; 5] = ["PATH", "LANG", "TMPDIR", "USER", "LOGNAME"];
 /// Seconds without use after which a scratch node ends by itself, should this process be killed.
 const IDLE_SECONDS: u32 = 60;
 
+/// Looks at a node that was just ensured, each with a probe of half a second.
+const ENSURED_LOOKS_MAX: u32 = 10;
+
 /// Times that a run looks for processes that are left, a millisecond apart.
 const LOOKS_MAX: u32 = 2_000;
 
@@ -64,6 +67,23 @@ impl Scratch {
         fs_err::write(root.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let config = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n";
         fs_err::write(root.join(".git/config"), config)?;
+        Ok(root)
+    }
+
+    /// Makes a linked worktree of a repository, laid out as git itself does.
+    pub(super) fn worktree(&self, repository: &Path, name: &str) -> Result<PathBuf, BenchError> {
+        let root = self.folder.path().join(name);
+        let git_dir = repository.join(".git/worktrees").join(name);
+        fs_err::create_dir_all(&root)?;
+        fs_err::create_dir_all(&git_dir)?;
+        fs_err::write(git_dir.join("HEAD"), format!("ref: refs/heads/{name}\n"))?;
+        fs_err::write(git_dir.join("commondir"), "../..\n")?;
+        let pointer = format!("{}\n", root.join(".git").display());
+        fs_err::write(git_dir.join("gitdir"), pointer)?;
+        fs_err::write(
+            root.join(".git"),
+            format!("gitdir: {}\n", git_dir.display()),
+        )?;
         Ok(root)
     }
 
@@ -111,8 +131,15 @@ impl Scratch {
 
     /// Sees to it that a node serves a repository, as a client would.
     pub(super) async fn ensure(&self, repository: &Path) -> Result<ScratchNode, BenchError> {
-        self.run(repository, &["serve", "ensure"]).await?;
-        self.node(repository).await?.ok_or(BenchError::NoNode)
+        self.run(repository, &["serve", "ensure", "--wait", "20"])
+            .await?;
+        // On a busy machine a node that serves may leave one probe unanswered.
+        for _ in 0..ENSURED_LOOKS_MAX {
+            if let Some(node) = self.node(repository).await? {
+                return Ok(node);
+            }
+        }
+        Err(BenchError::NoNode)
     }
 
     /// Finds the node that serves a repository now.
