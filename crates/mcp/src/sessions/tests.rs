@@ -89,7 +89,8 @@ async fn a_full_house_gives_up_only_who_has_been_silent_long_enough() {
     drop(admission);
     pass(10).await;
     let _open = open(&sessions, &second);
-    let (_third, _worker) = manager.create_session().await.unwrap();
+    let (third, _worker) = manager.create_session().await.unwrap();
+    drop(open(&sessions, &third));
     pass(10).await;
     assert!(
         sessions.admit(Owner::default()).is_err(),
