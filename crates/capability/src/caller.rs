@@ -103,6 +103,8 @@ pub struct Caller {
     pub wire_session: Option<String>,
     /// The execution session that the calling runtime named.
     pub session: Option<SessionId>,
+    /// Whether that session came with this call alone, and the next may name another.
+    pub session_of_call: bool,
     /// The parent of that session.
     pub parent_session: Option<SessionId>,
     /// The root that the caller works in, as it said.
@@ -148,6 +150,7 @@ impl Caller {
             request: None,
             wire_session: None,
             session: None,
+            session_of_call: false,
             parent_session: None,
             root: None,
             address: None,

@@ -129,6 +129,7 @@ impl Projection {
             // Codex names its thread with each call: it is that call's execution session.
             let thread = context.meta.get("threadId").and_then(Value::as_str);
             caller.session = thread.and_then(|thread| SessionId::parse(thread).ok());
+            caller.session_of_call = caller.session.is_some();
         }
         Ok(caller)
     }

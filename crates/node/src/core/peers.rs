@@ -119,13 +119,16 @@ impl State {
         Ok(attached.answer.peer())
     }
 
-    /// Binds a session to a seat: the first id of a seat is final (`attacks.md` 30).
+    /// Binds a session to a seat: the first id of a seat is final.
+    ///
+    /// One that a call names is another session of the same seat: it neither replaces the first nor
+    /// is it refused. A client with several threads has one bridge for all of them.
     fn bind_session(&mut self, key: &PeerKey, caller: &Caller) -> Result<(), Failure> {
         let Some(session) = &caller.session else {
             return Ok(());
         };
         match self.bound.get(key) {
-            Some(id) if id != session => Err(Failure::new(
+            Some(id) if id != session && !caller.session_of_call => Err(Failure::new(
                 Code::Conflict,
                 "this client is bound to another session",
                 "Start a new client for another session.",

@@ -242,3 +242,22 @@ async fn without_a_journal_nothing_is_executed() {
         Code::Unavailable
     );
 }
+
+#[tokio::test]
+async fn a_seat_keeps_its_first_session_and_takes_calls_of_other_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = Fixture::start(folder.path().join("journal.db"), 1).await;
+    let said = |n, session: &str, of_call| {
+        let mut caller = caller(1, n);
+        caller.session = Some(earshot_trust::SessionId::parse(session).unwrap());
+        caller.session_of_call = of_call;
+        let input = json!({ "intent": session, "paths": ["src"] });
+        fixture.call(caller, "peers.announce", input)
+    };
+    let first = said(1, "t-1", true).await.unwrap();
+    let second = said(2, "t-2", true).await.unwrap();
+    assert_eq!(first["peer"], second["peer"]);
+    let other = said(3, "t-3", false).await.unwrap_err();
+    assert_eq!(other.code, Code::Conflict);
+    assert_eq!(fixture.intents().await, ["t-2"]);
+}
