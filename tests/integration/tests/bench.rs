@@ -111,6 +111,35 @@ fn a_takeover_is_counted_for_both_kinds_of_client() {
 }
 
 #[test]
+fn honest_clients_are_counted_beside_hostile_ones_and_the_node_stays() {
+    let world = World::new();
+    let arguments = ["bench", "load", "--seconds", "1", "--only", "trickle"];
+    let measured = run(&world, &arguments);
+    let loads = measured["loads"].as_array().unwrap();
+    assert_eq!(loads.len(), 1, "{measured}");
+    let load = &loads[0];
+    assert_eq!(
+        (&load["name"], &load["same_node"]),
+        (&Value::from("trickle"), &Value::from(true)),
+        "{load}"
+    );
+    for side in ["quiet", "control", "hostile"] {
+        assert_eq!(load[side]["failed"], 0, "{load}");
+        for field in ["calls", "arrivals", "p99_ms"] {
+            assert!(number(load, &format!("/{side}/{field}")) > 0.0, "{load}");
+        }
+    }
+    assert!(number(load, "/met/0/connected") > 0.0, "{load}");
+    assert!(
+        number(load, "/node/peak_mib") >= number(load, "/node/memory/resident_mib"),
+        "{load}"
+    );
+    for ratio in ["/p99_to_quiet", "/p99_to_control", "/node/descriptors"] {
+        assert!(number(load, ratio) > 0.0, "{load}");
+    }
+}
+
+#[test]
 fn a_url_that_cannot_be_measured_is_a_usage_error() {
     let world = World::new();
     let ran = world.run(

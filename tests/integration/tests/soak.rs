@@ -70,3 +70,25 @@ fn soak_a_client_whose_bridge_was_killed_is_forgotten_after_its_silence() {
         "{said}"
     );
 }
+
+#[test]
+fn soak_a_minute_of_clients_is_counted_and_leaves_nothing() {
+    let world = World::new();
+    let arguments = ["bench", "soak", "--minutes", "1"];
+    let measured = world.json(world.path(), &arguments);
+    assert_eq!(
+        measured["samples"].as_array().unwrap().len(),
+        2,
+        "{measured}"
+    );
+    assert_eq!(
+        (&measured["failed"], &measured["same_node"]),
+        (&json!(0), &json!(true)),
+        "{measured}"
+    );
+    assert!(measured["comers"].as_u64() > Some(10), "{measured}");
+    assert!(
+        measured["slopes_per_minute"]["node_descriptors"].is_number(),
+        "{measured}"
+    );
+}

@@ -90,19 +90,14 @@ impl Resident {
     }
 
     fn parse(status: &str) -> Option<Self> {
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_ascii_whitespace().next()?.parse().ok()
-        };
         Some(Self {
-            all: kib("VmRSS:")?,
-            anonymous: kib("RssAnon:")?,
+            all: number(status, "VmRSS:")?,
+            anonymous: number(status, "RssAnon:")?,
         })
     }
 
     /// Writes it for a person.
     pub(super) fn text(self) -> String {
-        let mib = |kib: u32| f64::from(kib) / 1_024.0;
         format!(
             "{:.1} MiB, {:.1} MiB of it in no file",
             mib(self.all),
@@ -112,9 +107,51 @@ impl Resident {
 
     /// Writes it as JSON.
     pub(super) fn json(self) -> Value {
-        let mib = |kib: u32| rounded(f64::from(kib) / 1_024.0);
-        json!({ "resident_mib": mib(self.all), "anonymous_mib": mib(self.anonymous) })
+        json!({
+            "resident_mib": rounded(mib(self.all)),
+            "anonymous_mib": rounded(mib(self.anonymous)),
+        })
     }
+}
+
+/// What a process holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Holding {
+    /// Its memory now.
+    pub(super) memory: Resident,
+    /// The most memory it had in RAM since it began, or since the peak was reset, in KiB.
+    pub(super) peak: u32,
+    pub(super) threads: u32,
+    pub(super) descriptors: usize,
+}
+
+impl Holding {
+    /// Asks the system; `None` where the process is gone, or the system does not tell.
+    pub(super) fn of(pid: u32) -> Option<Self> {
+        let status = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let descriptors = fs_err::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
+        Some(Self {
+            memory: Resident::parse(&status)?,
+            peak: number(&status, "VmHWM:")?,
+            threads: number(&status, "Threads:")?,
+            descriptors,
+        })
+    }
+
+    /// Begins the peak anew; says whether the system let it.
+    pub(super) fn reset_peak(pid: u32) -> bool {
+        fs_err::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()
+    }
+}
+
+fn number(status: &str, name: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Returns KiB as MiB.
+pub(super) fn mib(kib: u32) -> f64 {
+    f64::from(kib) / 1_024.0
 }
 
 /// Returns the size of this executable in bytes.
@@ -138,6 +175,14 @@ mod tests {
             })
         );
         assert_eq!(Resident::parse("Name:\tkthreadd\n"), None);
+    }
+
+    #[test]
+    fn the_holding_of_this_process_is_read() {
+        let holding = Holding::of(std::process::id()).expect("this process runs");
+        assert!(holding.peak >= holding.memory.all && holding.memory.all > 0);
+        assert!(holding.threads > 0 && holding.descriptors > 2);
+        assert_eq!(Holding::of(u32::MAX), None);
     }
 
     #[test]

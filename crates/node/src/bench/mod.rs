@@ -6,11 +6,15 @@
 
 mod calls;
 mod client;
+mod crowd;
 mod facts;
+mod hostile;
 mod load;
 mod report;
 mod samples;
 mod scratch;
+mod siblings;
+mod soak;
 mod starts;
 mod takeover;
 
@@ -27,6 +31,7 @@ use crate::{
     station::StationError,
 };
 use client::ClientError;
+pub(crate) use hostile::Kind as HostileKind;
 
 /// What `earshot bench calls` is asked for.
 #[derive(Debug, Clone)]
@@ -46,6 +51,29 @@ pub(crate) struct TakeoverSettings {
     pub(crate) time: Duration,
     /// Clients that call at the same time: the first half over bridges, the rest over HTTP.
     pub(crate) clients: usize,
+}
+
+/// What `earshot bench load` is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadSettings {
+    /// How long each measurement lasts.
+    pub(crate) time: Duration,
+    /// The one kind of load to measure; `None` for each in turn and all together.
+    pub(crate) only: Option<HostileKind>,
+}
+
+impl LoadSettings {
+    fn kinds(&self) -> Vec<HostileKind> {
+        self.only
+            .map_or_else(|| HostileKind::ALL.to_vec(), |kind| vec![kind])
+    }
+}
+
+/// What `earshot bench soak` is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct SoakSettings {
+    /// How long the clients call.
+    pub(crate) time: Duration,
 }
 
 /// Why nothing could be measured.
@@ -79,6 +107,9 @@ pub(crate) enum BenchError {
         /// Why.
         source: ClientError,
     },
+    /// A process that was to be hostile did not stand.
+    #[error("the process that carries the hostile load did not start")]
+    Hostile,
     /// A thread of this process panicked.
     #[error(transparent)]
     Thread(#[from] tokio::task::JoinError),
@@ -92,6 +123,7 @@ impl BenchError {
     pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Scratch(_) | Self::Station(_) => "Set TMPDIR to a folder on a local disk.",
+            Self::Hostile => "Free some memory and descriptors, then run it again.",
             Self::Command { .. } | Self::NoNode => {
                 "Run `earshot serve` in a repository to see why."
             }
@@ -132,6 +164,64 @@ pub(crate) async fn takeover(
         || takeover::to_text(printer, &measured),
     );
     Ok(())
+}
+
+/// Runs `earshot bench siblings` and prints what was measured.
+///
+/// # Errors
+/// [`BenchError`].
+pub(crate) async fn siblings(printer: Printer) -> Result<(), BenchError> {
+    let measured = until_signalled(siblings::measure()).await?;
+    show(
+        printer,
+        || siblings::to_json(&measured),
+        || siblings::to_text(printer, &measured),
+    );
+    Ok(())
+}
+
+/// Runs `earshot bench soak` and prints what was measured.
+///
+/// # Errors
+/// [`BenchError`].
+pub(crate) async fn soak(printer: Printer, settings: SoakSettings) -> Result<(), BenchError> {
+    let measured = until_signalled(soak::measure(settings)).await?;
+    show(
+        printer,
+        || soak::to_json(&measured),
+        || soak::to_text(printer, &measured),
+    );
+    Ok(())
+}
+
+/// Runs `earshot bench load` and prints what was measured.
+///
+/// # Errors
+/// [`BenchError`].
+pub(crate) async fn load(printer: Printer, settings: LoadSettings) -> Result<(), BenchError> {
+    let measured = until_signalled(hostile::measure(settings)).await?;
+    show(
+        printer,
+        || hostile::to_json(&measured),
+        || hostile::to_text(printer, &measured),
+    );
+    Ok(())
+}
+
+/// Is the hostile side of `earshot bench load`.
+///
+/// # Errors
+/// [`BenchError`].
+pub(crate) async fn be_hostile(kind: HostileKind, url: &str) -> Result<(), BenchError> {
+    until_signalled(hostile::generate(kind, url)).await
+}
+
+/// Is the listener of the control of `earshot bench load`.
+///
+/// # Errors
+/// [`BenchError`].
+pub(crate) async fn be_sink() -> Result<(), BenchError> {
+    until_signalled(hostile::sink()).await
 }
 
 /// Stops measuring at a signal, so that what was started is ended all the same.
@@ -177,6 +267,7 @@ impl From<BenchError> for CliError {
             | BenchError::Station(_)
             | BenchError::Command { .. }
             | BenchError::NoNode
+            | BenchError::Hostile
             | BenchError::Client { .. }
             | BenchError::Interrupted => (Exit::Failed, Code::Unavailable),
         };

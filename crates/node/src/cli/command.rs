@@ -7,7 +7,7 @@ use earshot_capability::{CliVerb, Declaration, Registry};
 use serde_json::{Map, Value, json};
 
 use super::manual;
-use crate::bench::{CallsSettings, TakeoverSettings};
+use crate::bench::{CallsSettings, HostileKind, LoadSettings, SoakSettings, TakeoverSettings};
 
 /// First arguments that are read without the verbs of capabilities, which take schemas to make:
 /// bridges and nodes start far more often than anything else, and stay.
@@ -153,7 +153,18 @@ fn serve() -> Command {
                 .action(ArgAction::SetTrue)
                 .hide(true),
         ])
-        .subcommand(Command::new("status").about("Show where this checkout's node stands"))
+        .subcommand(
+            Command::new("status")
+                .about("Show where this checkout's node stands, or those of others too")
+                .arg(
+                    Arg::new("checkouts")
+                        .long("checkouts")
+                        .value_name("WHICH")
+                        .value_parser(PossibleValuesParser::new(["this", "repository", "machine"]))
+                        .default_value("this")
+                        .help("List this checkout's node, or those of all checkouts of the repository or machine"),
+                ),
+        )
         .subcommand(
             Command::new("ensure")
                 .about("See to it that this checkout's node runs")
@@ -305,6 +316,46 @@ fn bench() -> Command {
                     ),
                 ]),
         )
+        .subcommand(
+            Command::new("siblings").about(
+                "Measure what many worktrees of one repository cost, and how soon they know",
+            ),
+        )
+        .subcommands(bench_of_abuse(time("Measure each load this many seconds")))
+}
+
+fn bench_of_abuse(time: Arg) -> [Command; 4] {
+    let load = Command::new("load")
+        .about("Measure what honest clients feel while hostile ones do their worst")
+        .args([
+            time,
+            hostile_kind("only")
+                .long("only")
+                .help("Measure this kind of load alone"),
+        ]);
+    let soak = Command::new("soak")
+        .about("Let clients come, call and go for a long time, and see what grows")
+        .arg(
+            Arg::new("minutes")
+                .long("minutes")
+                .value_name("MINUTES")
+                .value_parser(value_parser!(u16).range(1..=1_440))
+                .default_value("30")
+                .help("Let it run this many minutes"),
+        );
+    // The two other processes of `load`, which starts them.
+    let hostile = Command::new("hostile").hide(true).args([
+        hostile_kind("kind").required(true),
+        Arg::new("url").long("url").required(true),
+    ]);
+    let sink = Command::new("sink").hide(true);
+    [load, soak, hostile, sink]
+}
+
+fn hostile_kind(name: &'static str) -> Arg {
+    Arg::new(name)
+        .value_name("KIND")
+        .value_parser(["trickle", "silent", "unread", "flood", "bodies", "sessions"])
 }
 
 /// Reads what `earshot bench calls` was asked for.
@@ -321,6 +372,30 @@ pub(super) fn takeover_settings(matches: &ArgMatches) -> TakeoverSettings {
     TakeoverSettings {
         time: bench_time(matches),
         clients: bench_clients(matches),
+    }
+}
+
+/// Reads what `earshot bench load` was asked for.
+pub(super) fn load_settings(matches: &ArgMatches) -> LoadSettings {
+    LoadSettings {
+        time: bench_time(matches),
+        only: matches
+            .get_one::<String>("only")
+            .and_then(|name| HostileKind::named(name)),
+    }
+}
+
+/// Reads what the hostile side is to do, and where.
+pub(super) fn hostile(matches: &ArgMatches) -> Option<(HostileKind, &str)> {
+    let kind = HostileKind::named(matches.get_one::<String>("kind")?)?;
+    Some((kind, matches.get_one::<String>("url")?))
+}
+
+/// Reads what `earshot bench soak` was asked for.
+pub(super) fn soak_settings(matches: &ArgMatches) -> SoakSettings {
+    let minutes = matches.get_one::<u16>("minutes").expect("it has a default");
+    SoakSettings {
+        time: Duration::from_mins((*minutes).into()),
     }
 }
 

@@ -5,6 +5,7 @@ mod board;
 mod brief;
 mod call;
 mod capabilities;
+mod checkouts;
 mod command;
 mod context;
 mod error;
@@ -189,6 +190,19 @@ async fn bench(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliE
     match matches.subcommand() {
         Some(("takeover", matches)) => {
             bench::takeover(printer, command::takeover_settings(matches)).await?;
+        }
+        Some(("load", matches)) => {
+            bench::load(printer, command::load_settings(matches)).await?;
+        }
+        Some(("hostile", matches)) => {
+            if let Some((kind, url)) = command::hostile(matches) {
+                bench::be_hostile(kind, url).await?;
+            }
+        }
+        Some(("sink", _)) => bench::be_sink().await?,
+        Some(("siblings", _)) => bench::siblings(printer).await?,
+        Some(("soak", matches)) => {
+            bench::soak(printer, command::soak_settings(matches)).await?;
         }
         Some((_, matches)) => bench::calls(printer, command::calls_settings(matches)).await?,
         None => {}

@@ -15,11 +15,11 @@ use earshot_proto::{
 };
 use earshot_store::{
     Batch, Begun, CommandKey, CommitError, Execution, Fault, Journal, OpenError, PeerEntry,
-    SeatHash,
+    SEATS_MAX, SeatHash,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{NodeHandle, State};
+use super::{NodeHandle, State, seats};
 use crate::{clock, lease::writer_of};
 
 /// Where the node keeps what must outlive it.
@@ -434,10 +434,8 @@ impl State {
 
     /// Notes a seat's number; a seat that begins at 1 is made known at once.
     pub(super) fn saw(&mut self, seat: SeatHash, n: u64) {
-        let known = self
-            .seats
-            .insert(seat, self.seats.get(&seat).map_or(n, |seen| n.max(*seen)));
-        if known.is_none()
+        let new = seats::note(&mut self.seats, seat, n, SEATS_MAX);
+        if new
             && n == 1
             && let Keeping::Journal(journal) = &mut self.keeping
             && let Err(error) = journal.introduce(seat, 0)
@@ -451,8 +449,7 @@ impl State {
     /// Makes a seat known whose client arrives with this number. Lower ones are not run any more:
     /// a journal that was lost may have seen them.
     pub(super) fn introduce(&mut self, seat: SeatHash, n: u64) {
-        self.seats
-            .insert(seat, self.seats.get(&seat).map_or(n, |seen| n.max(*seen)));
+        seats::note(&mut self.seats, seat, n, SEATS_MAX);
         if let Keeping::Journal(journal) = &mut self.keeping
             && let Err(error) = journal.introduce(seat, n.saturating_sub(1))
         {

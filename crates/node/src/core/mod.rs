@@ -3,6 +3,7 @@
 mod board;
 mod journal;
 mod peers;
+mod seats;
 mod siblings;
 mod tickets;
 mod wire;

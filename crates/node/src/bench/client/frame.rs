@@ -1,5 +1,6 @@
 //! JSON-RPC frames, written as text and read no further than needed.
 
+use earshot_mcp::bridge::headers::STATELESS_SINCE;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,6 +15,15 @@ const REFUSAL_BYTES_MAX: usize = 300;
 /// Writes a request; the method needs no escapes, the parameters are JSON.
 pub(super) fn request(id: u64, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}")
+}
+
+/// Writes what the parameters of a stateless request say of its client; `name` needs no escapes.
+pub(super) fn meta(name: &str) -> String {
+    format!(
+        "\"_meta\":{{\"io.modelcontextprotocol/protocolVersion\":\"{STATELESS_SINCE}\",\
+         \"io.modelcontextprotocol/clientInfo\":{{\"name\":\"{name}\",\"version\":\"1\"}},\
+         \"io.modelcontextprotocol/clientCapabilities\":{{}}}}"
+    )
 }
 
 /// What a message from the server is.

@@ -1,10 +1,13 @@
 //! The client over HTTP: one kept-alive connection, over TCP or a Unix socket.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use bytes::Bytes;
 use earshot_mcp::bridge::{
-    headers::{EVENT_STREAM, JSON, MCP_PROTOCOL_VERSION, MCP_SESSION_ID},
+    headers::{
+        EARSHOT_SESSION, EVENT_STREAM, JSON, MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION,
+        MCP_SESSION_ID, STATELESS_SINCE,
+    },
     sse::SseDecoder,
 };
 use http::{
@@ -40,6 +43,24 @@ pub(in crate::bench) struct Target {
     path: String,
 }
 
+impl Target {
+    /// Opens a TCP connection and nothing more.
+    pub(in crate::bench) async fn connect(&self) -> io::Result<TcpStream> {
+        match &self.place {
+            Place::Tcp(address) => TcpStream::connect(address).await,
+            Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub(in crate::bench) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(in crate::bench) fn host(&self) -> &str {
+        self.host.to_str().unwrap_or_default()
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Place {
     /// Host and port.
@@ -72,6 +93,15 @@ impl Target {
     }
 }
 
+/// Which protocol a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bench) enum Generation {
+    /// With a handshake and a wire session.
+    Sessions,
+    /// Without either: each request says who is calling.
+    Stateless,
+}
+
 /// One client over HTTP.
 #[derive(Debug)]
 pub(in crate::bench) struct HttpClient {
@@ -80,6 +110,8 @@ pub(in crate::bench) struct HttpClient {
     tasks: TaskTracker,
     /// The connection; `None` once it was lost, until the next request makes another.
     sender: Option<SendRequest<Full<Bytes>>>,
+    generation: Generation,
+    /// The wire session, of the generation that has one.
     session: Option<HeaderValue>,
     next: u64,
     /// Answers beyond the first to one request.
@@ -93,17 +125,31 @@ impl HttpClient {
         name: String,
         tasks: TaskTracker,
     ) -> Result<Self, ClientError> {
-        let mut client = Self {
+        let mut client = Self::new(target, name, tasks, Generation::Sessions);
+        client.initialize().await?;
+        Ok(client)
+    }
+
+    /// Prepares a client that speaks without a handshake; it connects with its first request.
+    pub(in crate::bench) const fn stateless(
+        target: Target,
+        name: String,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self::new(target, name, tasks, Generation::Stateless)
+    }
+
+    const fn new(target: Target, name: String, tasks: TaskTracker, generation: Generation) -> Self {
+        Self {
             target,
             name,
             tasks,
             sender: None,
+            generation,
             session: None,
             next: 0,
             repeated: 0,
-        };
-        client.initialize().await?;
-        Ok(client)
+        }
     }
 
     /// Opens a wire session in the place of the one before.
@@ -111,24 +157,40 @@ impl HttpClient {
         self.session = None;
         let introduction = introduction(&self.name);
         within_patience(async {
-            self.ask("initialize", &introduction).await?;
+            self.ask("initialize", None, &introduction).await?;
             let message = frame::INITIALIZED.to_owned();
-            let response = self.send(Method::POST, message).await?;
+            let response = self.send(Method::POST, message, None).await?;
             drain(response).await
         })
         .await
     }
 
-    /// Sends a request and reads its answer.
-    pub(super) async fn ask(
+    /// Calls a tool and reads its answer.
+    pub(super) async fn call(
         &mut self,
-        method: &str,
+        tool: &str,
+        arguments: &str,
+    ) -> Result<Box<RawValue>, ClientError> {
+        let meta = match self.generation {
+            Generation::Sessions => String::new(),
+            Generation::Stateless => frame::meta(&self.name) + ",",
+        };
+        let params = format!("{{{meta}\"name\":\"{tool}\",\"arguments\":{arguments}}}");
+        self.ask("tools/call", Some(tool), &params).await
+    }
+
+    /// Sends a request and reads its answer.
+    async fn ask(
+        &mut self,
+        method: &'static str,
+        about: Option<&str>,
         params: &str,
     ) -> Result<Box<RawValue>, ClientError> {
         self.next += 1;
         let id = self.next;
+        let repeated = Some((method, about));
         let response = self
-            .send(Method::POST, frame::request(id, method, params))
+            .send(Method::POST, frame::request(id, method, params), repeated)
             .await?;
         match response.status() {
             StatusCode::OK => {}
@@ -163,21 +225,43 @@ impl HttpClient {
             .map_err(ClientError::Refused)
     }
 
-    /// Ends the wire session.
+    /// Sends a message of any form and throws its answer away.
+    pub(in crate::bench) async fn post(&mut self, message: Bytes) -> Result<(), ClientError> {
+        let response = self.send(Method::POST, message, None).await?;
+        let status = response.status();
+        drain(response).await?;
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(ClientError::Status(status))
+        }
+    }
+
+    /// Returns the id of the wire session.
+    pub(in crate::bench) fn session(&self) -> Option<&str> {
+        self.session.as_ref()?.to_str().ok()
+    }
+
+    /// Ends the wire session; whoever has none only hangs up.
     pub(super) async fn close(mut self) {
+        if self.generation == Generation::Stateless {
+            return;
+        }
         let ended = async {
-            let response = self.send(Method::DELETE, String::new()).await?;
+            let response = self.send(Method::DELETE, String::new(), None).await?;
             drain(response).await
         };
         within_patience(ended).await.ok(); // a server that is gone has forgotten it already
     }
 
+    /// Sends a message; `repeated` is what the headers of the stateless generation repeat of it.
     async fn send(
         &mut self,
         method: Method,
-        body: String,
+        body: impl Into<Bytes> + Send,
+        repeated: Option<(&'static str, Option<&str>)>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let mut request = Request::new(Full::new(Bytes::from(body)));
+        let mut request = Request::new(Full::new(body.into()));
         *request.method_mut() = method;
         *request.uri_mut() = Uri::try_from(&self.target.path).map_err(|_| ClientError::NoAnswer)?;
         let headers = request.headers_mut();
@@ -193,6 +277,20 @@ impl HttpClient {
                 MCP_PROTOCOL_VERSION,
                 HeaderValue::from_static(PROTOCOL_VERSION),
             );
+        }
+        if self.generation == Generation::Stateless
+            && let Some((method, about)) = repeated
+        {
+            let text = |text: &str| HeaderValue::from_str(text).map_err(|_| ClientError::NoAnswer);
+            headers.insert(
+                MCP_PROTOCOL_VERSION,
+                HeaderValue::from_static(STATELESS_SINCE),
+            );
+            headers.insert(MCP_METHOD, HeaderValue::from_static(method));
+            headers.insert(EARSHOT_SESSION, text(&self.name)?);
+            if let Some(about) = about {
+                headers.insert(MCP_NAME, text(about)?);
+            }
         }
         // The connection is put back only when the answer's head has come.
         let mut sender = match self.sender.take() {
@@ -210,10 +308,8 @@ impl HttpClient {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
         match &self.target.place {
-            Place::Tcp(address) => {
-                let stream = TcpStream::connect(address)
-                    .await
-                    .map_err(ClientError::Connect)?;
+            Place::Tcp(_) => {
+                let stream = self.target.connect().await.map_err(ClientError::Connect)?;
                 stream.set_nodelay(true).map_err(ClientError::Connect)?;
                 self.speak_over(stream).await
             }

@@ -1,4 +1,5 @@
-//! A small MCP client (2025-06-18) for measuring: over HTTP, and over the streams of a bridge.
+//! A small MCP client for measuring: over HTTP in both generations of the protocol, and over the
+//! streams of a bridge.
 //!
 //! It sends one request at a time and reads no more of an answer than it is asked for, so that
 //! little of what is measured is the client's own.
@@ -17,7 +18,7 @@ pub(super) use self::{
     stdio::StdioClient,
 };
 
-/// The protocol version that is asked for.
+/// The protocol version that is asked for where there is a handshake.
 const PROTOCOL_VERSION: &str = "2025-06-18";
 
 /// How long any answer may take: beyond it a client would have given up.
@@ -71,11 +72,13 @@ impl Client {
         tool: &str,
         arguments: &str,
     ) -> Result<Box<RawValue>, ClientError> {
-        let params = format!("{{\"name\":\"{tool}\",\"arguments\":{arguments}}}");
         let asked = async {
             match self {
-                Self::Http(client) => client.ask("tools/call", &params).await,
-                Self::Stdio(client) => client.ask("tools/call", &params).await,
+                Self::Http(client) => client.call(tool, arguments).await,
+                Self::Stdio(client) => {
+                    let params = format!("{{\"name\":\"{tool}\",\"arguments\":{arguments}}}");
+                    client.ask("tools/call", &params).await
+                }
             }
         };
         let result = within_patience(asked).await?;
