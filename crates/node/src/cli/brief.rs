@@ -34,8 +34,10 @@ const INPUT_BYTES_MAX: u64 = 64 * 1024;
 const OTHERS_SHOWN: usize = 12;
 const PATHS_SHOWN: usize = 8;
 
-/// Most characters of a name or path that is shown.
-const WORD_MAX: usize = 120;
+/// Most characters of a name and of a path that are shown. A name is two words or three: a sentence
+/// in its place would be read as one.
+const NAME_MAX: usize = 40;
+const PATH_MAX: usize = 120;
 
 /// How far above this process the client is: a shell may stand between.
 const CLIENT_ABOVE: usize = 2;
@@ -251,10 +253,10 @@ fn other(peer: &Value) -> Other {
     let shown = paths.iter().filter_map(Value::as_str).take(PATHS_SHOWN);
     Other {
         id: text_at(peer, "/id").to_owned(),
-        name: word(text_at(peer, "/client/name")),
+        name: word(text_at(peer, "/client/name"), NAME_MAX),
         attached: is_attached(peer),
         here: is_here(peer),
-        paths: shown.map(word).collect(),
+        paths: shown.map(|path| word(path, PATH_MAX)).collect(),
         paths_more: more.unwrap_or(0) + paths.len().saturating_sub(PATHS_SHOWN),
     }
 }
@@ -271,7 +273,7 @@ fn collisions(answer: &Map<String, Value>, own: &[&str]) -> Vec<[String; 3]> {
         };
         let peer = text_at(collision, if mine == 0 { "/b/id" } else { "/a/id" });
         for pair in list(collision.get("pairs")) {
-            let path = |side: usize| word(text_at(pair, &format!("/{side}")));
+            let path = |side: usize| word(text_at(pair, &format!("/{side}")), PATH_MAX);
             found.push([path(mine), peer.to_owned(), path(theirs)]);
         }
     }
@@ -296,8 +298,8 @@ fn is_here(peer: &Value) -> bool {
 }
 
 /// Shortens a name or path of others, and keeps it from closing its own quotes.
-fn word(text: &str) -> String {
-    let cut: String = text.replace('`', "'").chars().take(WORD_MAX).collect();
+fn word(text: &str, most: usize) -> String {
+    let cut: String = text.replace('`', "'").chars().take(most).collect();
     if cut.chars().count() < text.chars().count() {
         return format!("{cut}…");
     }
@@ -415,6 +417,6 @@ mod tests {
             .collect();
         let text = brief(&json!({ "peers": peers }), &[]).text();
         assert!(text.contains("- and 28 more\n"), "{text}");
-        assert!(text.len() < 4_000, "{}", text.len());
+        assert!(text.len() < 1_500, "{}", text.len());
     }
 }

@@ -157,6 +157,10 @@ impl Init {
                 locked
             };
             self.write(record.clone().unwrap_or_default(), &mut plans)?;
+        } else if self.wish.undo && plans.iter().any(|it| is_to_forget(record.as_ref(), it)) {
+            // Nothing of it is there any more, so nobody need agree.
+            let _locked = locked.map_or_else(|| self.lock(), Ok)?;
+            self.write(record.clone().unwrap_or_default(), &mut plans)?;
         }
         let report = self.report(record.is_some(), &plans);
         if text {
@@ -267,6 +271,11 @@ impl Init {
             plans,
         }
     }
+}
+
+/// Says whether something is remembered of a file in which nothing is left of it.
+fn is_to_forget(record: Option<&Record>, plan: &FilePlan) -> bool {
+    plan.record.is_none() && record.is_some_and(|it| it.files.contains_key(plan.file.path))
 }
 
 fn refused(message: String, remedy: String) -> CliError {

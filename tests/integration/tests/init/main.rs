@@ -2,14 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    io::Write as _,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    io::{Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
 };
 
 use earshot_testkit::process::{Ran, World, skip_without};
 use serde_json::{Value, json};
+
+mod left_alone;
 
 const FILES: [&str; 4] = [
     ".mcp.json",
@@ -60,18 +62,6 @@ fn done(world: &World, folder: &Path, arguments: &[&str]) -> Ran {
 
 fn program() -> String {
     World::binary().to_string_lossy().into_owned()
-}
-
-/// Returns what became of each file, by the words of the JSON answer.
-fn actions(answer: &Value) -> Vec<(&str, &str)> {
-    let files = answer["files"].as_array().expect("files");
-    files
-        .iter()
-        .map(|file| {
-            let word = |name: &str| file[name].as_str().unwrap_or_default();
-            (word("path"), word("action"))
-        })
-        .collect()
 }
 
 #[test]
@@ -253,123 +243,6 @@ fn it_works_in_the_checkout_around_and_in_no_other() {
     );
 }
 
-/// Puts something in the place of a client's file that init must not touch.
-fn stand_in_the_way(world: &World, repo: &Path, name: &str, elsewhere: &Path) {
-    let file = repo.join(".gemini/settings.json");
-    fs_err::create_dir_all(elsewhere).expect("a folder");
-    if !["outside", "file"].contains(&name) {
-        fs_err::create_dir(repo.join(".gemini")).expect("a folder");
-    }
-    match name {
-        "broken" => fs_err::write(&file, "{\n  \"a\": 1,\n  b\n}\n").expect("written"),
-        "foreign" => {
-            let text = "{\"mcpServers\":\n{\"earshot\": {\"url\": \"http://x\"}}}";
-            fs_err::write(&file, text).expect("written");
-        }
-        "outside" => symlink(elsewhere, repo.join(".gemini")).expect("linked"),
-        "dangling" => symlink("nowhere", &file).expect("linked"),
-        "git" => symlink("../.git/config", &file).expect("linked"),
-        "folder" => fs_err::create_dir(&file).expect("a folder"),
-        "file" => fs_err::write(repo.join(".gemini"), "").expect("written"),
-        "pipe" => drop(
-            world
-                .command("mkfifo", repo)
-                .arg(&file)
-                .status()
-                .expect("it runs"),
-        ),
-        "readonly" => {
-            fs_err::write(&file, "{}").expect("written");
-            let mode = std::fs::Permissions::from_mode(0o444);
-            fs_err::set_permissions(&file, mode).expect("a mode");
-        }
-        "latin1" => fs_err::write(&file, b"{\n\"a\": \"\xe4\"}").expect("written"),
-        _ => fs_err::write(&file, " ".repeat(1_048_577)).expect("written"),
-    }
-}
-
-#[test]
-fn a_file_that_must_be_left_alone_does_not_keep_the_others() {
-    let world = World::new();
-    for (name, line, message) in [
-        ("broken", Some(3), "it is no JSON: "),
-        (
-            "foreign",
-            Some(2),
-            "`mcpServers.earshot` is there already and does not start earshot",
-        ),
-        ("outside", None, ".gemini is a link to "),
-        (
-            "dangling",
-            None,
-            ".gemini/settings.json is a link that leads nowhere",
-        ),
-        ("git", None, ".gemini/settings.json is a link to "),
-        ("folder", None, "it is not a regular file"),
-        ("file", None, ".gemini is not a folder"),
-        ("pipe", None, "it is not a regular file"),
-        ("readonly", None, "it is read-only"),
-        ("latin1", Some(2), "it is not UTF-8"),
-        ("huge", None, "it is longer than 1048576 bytes"),
-    ] {
-        let repo = world.repo(name);
-        let elsewhere = world.path().join("elsewhere");
-        stand_in_the_way(&world, &repo, name, &elsewhere);
-        let config = || read(&repo, ".git/config");
-        let untouched = || {
-            let all = tree(&repo).into_iter();
-            let there: Vec<_> = all
-                .filter(|(path, _)| path.starts_with(repo.join(".gemini")))
-                .collect();
-            (there, config())
-        };
-        let before = untouched();
-        let ran = world.run(&repo, &["init", "--yes", "--format", "json"]);
-        assert_eq!(ran.code, Some(12), "{name}: {ran:?}");
-        let answer = ran.json();
-        let expected = [
-            (".mcp.json", "create"),
-            (".claude/settings.json", "create"),
-            (".codex/config.toml", "create"),
-            (".gemini/settings.json", "refused"),
-        ];
-        assert_eq!(actions(&answer), expected, "{name}");
-        assert_eq!(answer["written"], json!(true));
-        let error = &answer["files"][3]["error"];
-        assert_eq!(error["line"].as_u64(), line, "{name}: {error}");
-        let said = error["message"].as_str().expect("a message");
-        assert!(said.starts_with(message), "{name}: {said}");
-        let failure: Value = serde_json::from_str(&ran.stderr).expect("an error object");
-        let line = line.map_or_else(String::new, |line| format!("line {line}: "));
-        assert_eq!(
-            failure["error"]["message"],
-            json!(format!(
-                ".gemini/settings.json was left alone: {line}{said}"
-            ))
-        );
-        assert_eq!(failure["error"]["remedy"], error["remedy"], "{name}");
-        assert!(untouched() == before, "{name}");
-        assert_eq!(fs_err::read_dir(&elsewhere).expect("a folder").count(), 0);
-    }
-}
-
-#[test]
-fn a_link_within_the_checkout_is_followed() {
-    let world = World::new();
-    let repo = world.repo("repo");
-    write(&repo, "config/mcp.json", "{}\n");
-    symlink("config/mcp.json", repo.join(".mcp.json")).expect("linked");
-    done(&world, &repo, &["init", "--yes", "--client", "claude-code"]);
-    assert!(
-        fs_err::symlink_metadata(repo.join(".mcp.json"))
-            .expect("it is there")
-            .is_symlink()
-    );
-    assert!(read(&repo, "config/mcp.json").contains("earshot"));
-    done(&world, &repo, &["init", "--undo", "--yes"]);
-    assert_eq!(read(&repo, "config/mcp.json"), "{}\n");
-}
-
 #[test]
 fn undoing_after_edits_takes_init_s_own_and_nothing_else() {
     let world = World::new();
@@ -454,6 +327,19 @@ fn undoing_works_without_the_record_and_says_so() {
         "{ran:?}"
     );
     assert_eq!(tree(&repo), before);
+}
+
+#[test]
+fn what_somebody_removed_by_hand_is_forgotten() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    done(&world, &repo, &["init", "--yes", "--client", "gemini"]);
+    fs_err::remove_dir_all(repo.join(".gemini")).expect("it goes");
+    let gone = "it is gone already";
+    let first = done(&world, &repo, &["init", "--undo"]);
+    assert!(first.stdout.contains(gone), "{first:?}");
+    let second = done(&world, &repo, &["init", "--undo"]);
+    assert!(!second.stdout.contains(gone), "{second:?}");
 }
 
 #[test]
@@ -669,4 +555,39 @@ fn a_path_that_would_act_on_a_terminal_is_written_out() {
     write(&repo, ".mcp.json", "{\n  // \u{1b}[2J\u{202e}\n}\n");
     let ran = world.run(&repo, &["init", "--client", "claude-code"]);
     assert!(!ran.stdout.contains(['\u{1b}', '\u{202e}']), "{ran:?}");
+}
+
+#[test]
+fn an_answer_to_what_is_no_longer_so_writes_nothing() {
+    if skip_without("script", "an_answer_to_what_is_no_longer_so_writes_nothing") {
+        return;
+    }
+    let world = World::new();
+    let repo = world.repo("repo");
+    let line = format!("'{}' init --client gemini", program());
+    let mut command = world.command("script", &repo);
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let mut said = Vec::new();
+    while !said.ends_with(b"[y/N] ") {
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).expect("it asks");
+        said.extend(byte);
+    }
+    write(&repo, ".gemini/settings.json", "{}\n");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(b"y\n").expect("it reads");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("it ends");
+    assert_eq!(child.wait().expect("it ends").code(), Some(12), "{rest}");
+    assert!(
+        rest.contains("nothing was written: a file was changed meanwhile"),
+        "{rest}"
+    );
+    assert_eq!(read(&repo, ".gemini/settings.json"), "{}\n");
 }
