@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     BenchError, CallsSettings, ScratchNode,
-    client::Target,
+    client::{Client, HttpClient, Target},
     facts::{Machine, Resident, build_json, build_line, executable_bytes},
     load::{Field, Load, Round, Tool, Way},
     report,
@@ -58,6 +58,7 @@ pub(super) async fn measure(settings: CallsSettings) -> Result<Measured, BenchEr
     let node = scratch.ensure(&repository).await?;
     let node_at_start = Resident::of(node.pid);
     let tasks = TaskTracker::new();
+    populate(&node, settings.rows, &tasks).await?;
     let field = Field {
         scratch: &scratch,
         repository: &repository,
@@ -84,6 +85,24 @@ pub(super) async fn measure(settings: CallsSettings) -> Result<Measured, BenchEr
         node_at_start,
         node_at_end,
     })
+}
+
+/// Puts so many more rows on the board: clients that announced and are silent. They stay there for
+/// longer than a run takes.
+async fn populate(node: &ScratchNode, rows: u16, tasks: &TaskTracker) -> Result<(), BenchError> {
+    let target = Target::tcp(&node.url)?;
+    for row in 0..rows {
+        let client = HttpClient::stateless(target.clone(), format!("row-{row}"), tasks.clone());
+        let mut client = Client::Http(Box::new(client));
+        let announcement = format!("{{\"intent\":\"row {row}\",\"paths\":[\"row{row}\"]}}");
+        let called = client.call("peers_announce", &announcement).await;
+        called.map_err(|source| BenchError::Client {
+            what: "the scratch node".to_owned(),
+            source,
+        })?;
+        client.close().await;
+    }
+    Ok(())
 }
 
 /// Lists the loads in the order of a round: what is compared stands side by side.
@@ -241,6 +260,7 @@ pub(super) fn to_json(measured: &Measured) -> Value {
         "machine": machine.json(), "build": build_json(),
         "settings": {
             "seconds": settings.time.as_secs(), "clients": settings.clients, "rounds": ROUNDS,
+            "rows": settings.rows,
             "beside": settings.beside,
         },
         "calls": loads, "ratios": ratios,
@@ -249,6 +269,9 @@ pub(super) fn to_json(measured: &Measured) -> Value {
             "node_running": start_json(&starts.running), "node_absent": start_json(&starts.absent),
         },
         "version": start_json(&starts.version),
+        "idle_cpu_percent": {
+            "bridge": starts.idle.bridge.map(rounded), "node": starts.idle.node.map(rounded),
+        },
         "memory": memory, "executable_bytes": executable_bytes(),
     })
 }
@@ -270,7 +293,6 @@ pub(super) fn to_text(printer: Printer, measured: &Measured) -> String {
         settings,
         machine,
         loads,
-        starts,
         ..
     } = measured;
     let rows: Vec<Vec<String>> = loads
@@ -297,6 +319,21 @@ pub(super) fn to_text(printer: Printer, measured: &Measured) -> String {
             Some(vec![format!("{of} : {to}"), rate, median])
         })
         .collect();
+    format!(
+        "{}\n{}\n{}",
+        head(settings, machine),
+        [
+            render::table(printer, &headings, &rows),
+            render::table(printer, &["PAIR BY PAIR", "RATE", "P50"], &ratios)
+        ]
+        .join("\n"),
+        render::fields(&figures(measured)),
+    )
+}
+
+/// Lists what is one number each.
+fn figures(measured: &Measured) -> Vec<(&'static str, String)> {
+    let starts = &measured.starts;
     let mut figures = vec![(
         "bridge's own cost",
         measured
@@ -311,6 +348,14 @@ pub(super) fn to_text(printer: Printer, measured: &Measured) -> String {
         ]
         .map(|(name, starts)| (name, start_text(starts))),
     );
+    let idle = [
+        ("bridge, idle", starts.idle.bridge),
+        ("node, idle", starts.idle.node),
+    ];
+    figures.extend(
+        idle.into_iter()
+            .filter_map(|(name, percent)| Some((name, format!("{:.3} % of a core", percent?)))),
+    );
     figures.extend(
         measured
             .memory()
@@ -320,16 +365,7 @@ pub(super) fn to_text(printer: Printer, measured: &Measured) -> String {
     if let Some(bytes) = executable_bytes() {
         figures.push(("executable", format!("{bytes} bytes")));
     }
-    format!(
-        "{}\n{}\n{}",
-        head(settings, machine),
-        [
-            render::table(printer, &headings, &rows),
-            render::table(printer, &["PAIR BY PAIR", "RATE", "P50"], &ratios)
-        ]
-        .join("\n"),
-        render::fields(&figures),
-    )
+    figures
 }
 
 fn head(settings: &CallsSettings, machine: &Machine) -> String {
@@ -340,7 +376,10 @@ fn head(settings: &CallsSettings, machine: &Machine) -> String {
         ("build", build_line()),
         (
             "measured",
-            format!("{seconds} s each in {ROUNDS} rounds, beside {beside}"),
+            format!(
+                "{seconds} s each in {ROUNDS} rounds, beside {beside}, {} more rows on the board",
+                settings.rows
+            ),
         ),
     ])
 }

@@ -1,5 +1,7 @@
 //! What every figure is read against: the machine, this build, and the memory of processes.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::samples::rounded;
@@ -142,6 +144,18 @@ impl Holding {
     pub(super) fn reset_peak(pid: u32) -> bool {
         fs_err::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()
     }
+}
+
+/// Returns how long the threads that a process has now have run; `None` where the system does not
+/// tell.
+pub(super) fn cpu_time(pid: u32) -> Option<Duration> {
+    let threads = fs_err::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut all = Duration::ZERO;
+    for thread in threads.flatten() {
+        let text = fs_err::read_to_string(thread.path().join("schedstat")).ok()?;
+        all += Duration::from_nanos(text.split(' ').next()?.parse().ok()?);
+    }
+    Some(all)
 }
 
 fn number(status: &str, name: &str) -> Option<u32> {

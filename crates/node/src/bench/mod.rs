@@ -40,6 +40,8 @@ pub(crate) struct CallsSettings {
     pub(crate) time: Duration,
     /// Clients that call at the same time.
     pub(crate) clients: usize,
+    /// Rows on the board besides those of the clients.
+    pub(crate) rows: u16,
     /// The url of another MCP server with a tool `echo`, measured by the same client.
     pub(crate) beside: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use super::{
     BenchError,
     client::{Client, StdioClient},
-    facts::Resident,
+    facts::{Resident, cpu_time},
     samples::Samples,
     scratch::Scratch,
 };
@@ -30,6 +30,44 @@ pub(super) struct Starts {
     pub(super) bridge: Option<Resident>,
     /// The memory of a node that has seen one client and no call.
     pub(super) node: Option<Resident>,
+    /// What they take when nothing is asked.
+    pub(super) idle: Idle,
+}
+
+/// Parts of a core that are used while nothing is asked, in percent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Idle {
+    pub(super) bridge: Option<f64>,
+    /// Of a node with that bridge attached.
+    pub(super) node: Option<f64>,
+}
+
+/// How long nothing is asked: several heartbeats of the node, and no ping of the bridge.
+const IDLE_TIME: Duration = Duration::from_secs(5);
+
+async fn idle(scratch: &Scratch, repository: &Path, node: u32) -> Result<Idle, BenchError> {
+    let started = StdioClient::start(scratch, repository, "idle").await;
+    let client = started.map_err(|source| BenchError::Client {
+        what: "a bridge".to_owned(),
+        source,
+    })?;
+    let client = Client::Stdio(Box::new(client));
+    let pids = [client.bridge_pid(), Some(node)];
+    let times = || pids.map(|pid| pid.and_then(cpu_time));
+    // What arriving takes is not idleness.
+    tokio::time::sleep(IDLE_TIME / 5).await;
+    let (began, before) = (clock::now(), times());
+    tokio::time::sleep(IDLE_TIME).await;
+    let (took, after) = (clock::now().since(began), times());
+    let [bridge, node] = [0, 1].map(|at: usize| {
+        let used = after
+            .get(at)
+            .copied()??
+            .checked_sub(before.get(at).copied()??)?;
+        Some(100.0 * used.as_secs_f64() / took.as_secs_f64())
+    });
+    client.close().await;
+    Ok(Idle { bridge, node })
 }
 
 /// Measures the starts, in repositories of their own.
@@ -44,6 +82,7 @@ pub(super) async fn measure(scratch: &Scratch) -> Result<Starts, BenchError> {
         bridge = bridge.max(memory);
     }
     let resident = Resident::of(node.pid);
+    let idle = idle(scratch, &repository, node.pid).await?;
     for run in 0..INITIALIZE_RUNS {
         // A checkout that never had a node: its state folder is made on the way.
         let repository = scratch.repository(&format!("start-{run}"))?;
@@ -63,6 +102,7 @@ pub(super) async fn measure(scratch: &Scratch) -> Result<Starts, BenchError> {
         version: Samples::new(version),
         bridge,
         node: resident,
+        idle,
     })
 }
 

@@ -299,6 +299,12 @@ fn bench() -> Command {
                 .args([
                     time("Measure each kind of call this many seconds, in all rounds together"),
                     clients("4", "Call with this many clients at once"),
+                    Arg::new("rows")
+                        .long("rows")
+                        .value_name("NUMBER")
+                        .value_parser(value_parser!(u16).range(0..=10_000))
+                        .default_value("0")
+                        .help("Put this many more rows on the board"),
                     Arg::new("beside")
                         .long("beside")
                         .value_name("URL")
@@ -363,6 +369,7 @@ pub(super) fn calls_settings(matches: &ArgMatches) -> CallsSettings {
     CallsSettings {
         time: bench_time(matches),
         clients: bench_clients(matches),
+        rows: *matches.get_one::<u16>("rows").expect("it has a default"),
         beside: matches.get_one::<String>("beside").cloned(),
     }
 }
