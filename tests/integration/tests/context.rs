@@ -4,9 +4,10 @@ use std::{
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
-use earshot_testkit::process::{Ran, StdioClient, Stopped, World};
+use earshot_testkit::process::{Ran, Stopped, StdioClient, World, eventually};
 use serde_json::{Value, json};
 
 const TAKE_PART: &str = "earshot: before you change files here, call peers_announce";
@@ -114,6 +115,22 @@ fn others_are_told_by_name_and_paths() {
     // A hook of the very client is not told of that client.
     let own = world.run(&repo, &["context"]);
     assert!(own.stdout.starts_with(TAKE_PART), "{own:?}");
+}
+
+#[test]
+fn agents_in_other_worktrees_are_within_earshot() {
+    let world = World::new();
+    let repo = world.repo("repo");
+    world.git(&repo, &["worktree", "add", "-q", "../linked"]);
+    let linked = world.path().join("linked");
+    world.up(&repo);
+    let mut agent = StdioClient::start(&world, &linked, "agent");
+    agent.data("peers_announce", json!({ "intent": "x", "paths": ["src"] }));
+    eventually("the brief tells of it", Duration::from_secs(30), || {
+        let ran = as_another(&world, &repo, "context", "");
+        let line = "(agent, in another checkout): `src`";
+        ran.stdout.contains(line).then_some(())
+    });
 }
 
 #[test]
