@@ -15,6 +15,7 @@ use super::{
     alone::refuse_if_off,
     board,
     call::{call, send},
+    checkouts::{self, Checkouts},
     context::{Context, blocking},
     error::{CliError, Exit},
     printer::{Format, Tone, print, print_json, say},
@@ -44,7 +45,7 @@ const OVER_HTTP: &str = "  There, a client of protocol 2026-07-28 says who it is
 /// Those of the command.
 pub(super) async fn serve(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
     match matches.subcommand() {
-        Some(("status", _)) => status(context).await,
+        Some(("status", matches)) => status(context, checkouts::asked(matches)).await,
         Some(("ensure", matches)) => ensure(context, matches).await,
         Some(("stop", matches)) => stop(context, matches).await,
         Some(_) | None => foreground(context, matches).await,
@@ -167,9 +168,18 @@ async fn ensured(
     }
 }
 
-async fn status(context: &Context) -> Result<ExitCode, CliError> {
+async fn status(context: &Context, others: Option<Checkouts>) -> Result<ExitCode, CliError> {
     let (_, status) = full_status(context).await?;
-    print_status(context, &status);
+    let Some(others) = others else {
+        print_status(context, &status);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let listed = checkouts::list(context, others).await?;
+    let printer = context.printer;
+    match printer.format() {
+        Format::Json => print_json(&checkouts::as_json(&status, &listed)),
+        Format::Text => print(&checkouts::as_table(printer, &listed)),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -252,6 +262,12 @@ async fn full_status(context: &Context) -> Result<(Station, StatusOutput), CliEr
         CliError::new(Exit::Unknown, Code::Unavailable, message, remedy)
     })?;
     let mut status = station.status(&look, desired_host);
+    tell_more(context, &look, &mut status).await;
+    Ok((station, status))
+}
+
+/// Asks a node that serves for what only it knows.
+pub(super) async fn tell_more(context: &Context, look: &Look, status: &mut StatusOutput) {
     if let Some(lease) = look.serving(None) {
         let asked = send(context, lease, "/api/v1/server/status", &json!({})).await;
         // A node that ends between the two looks leaves the status as the lease tells it.
@@ -264,7 +280,6 @@ async fn full_status(context: &Context) -> Result<(Station, StatusOutput), CliEr
             status.desired_host = told.desired_host;
         }
     }
-    Ok((station, status))
 }
 
 async fn stop(context: &Context, matches: &ArgMatches) -> Result<ExitCode, CliError> {
