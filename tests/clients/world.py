@@ -17,6 +17,7 @@ class Count:
     def __init__(self):
         self.passed = 0
         self.failed = 0
+        self.skipped = 0
 
     def check(self, name, holds, why=""):
         """Counts one check; `why` is shown when it does not hold."""
@@ -28,9 +29,15 @@ class Count:
             print(f"FAIL {name}: {str(why)[:2000]}")
         return bool(holds)
 
+    def skip(self, name, why):
+        """Counts what could not be run, and says so."""
+        self.skipped += 1
+        print(f"SKIPPED {name}: {why}")
+
     def close(self):
         """Prints the closing line and returns the exit status."""
-        print(f"{self.passed} passed, {self.failed} failed")
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        print(f"{self.passed} passed, {self.failed} failed{skipped}")
         return 1 if self.failed else 0
 
 

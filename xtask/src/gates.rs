@@ -23,7 +23,7 @@ struct Gate {
     run: fn(&Bench) -> Result<Tally>,
 }
 
-const GATES: [Gate; 18] = [
+const GATES: [Gate; 19] = [
     Gate {
         name: "fmt",
         run: fmt,
@@ -63,6 +63,10 @@ const GATES: [Gate; 18] = [
     Gate {
         name: "typescript",
         run: typescript_client,
+    },
+    Gate {
+        name: "programs",
+        run: client_programs,
     },
     Gate {
         name: "conformance-2025-11-25",
@@ -234,6 +238,20 @@ fn typescript_client(bench: &Bench) -> Result<Tally> {
         .arg(bench.binary()?)
         .arg(home.join("node_modules"));
     Ok(counted(&command::run(&mut command, DRIVE_LIMIT)?))
+}
+
+fn client_programs(bench: &Bench) -> Result<Tally> {
+    let Some(node) = node_for(bench, "programs")? else {
+        return Ok(Tally::skipped());
+    };
+    let programs = tools::programs(bench)?;
+    with_python(bench, "tests/clients/programs.py", |command| {
+        command
+            .arg(bench.binary()?)
+            .arg(node.join(".bin/node"))
+            .arg(programs);
+        Ok(())
+    })
 }
 
 fn conformance_2025(bench: &Bench) -> Result<Tally> {
