@@ -96,6 +96,12 @@ class Scene(World):
     def rows(self):
         return self.json("peers", "--detail")["peers"]
 
+    def status_or_error(self):
+        return json.loads(self.run("serve", "status", "--format", "json").stdout or "{}")
+
+    def git(self, *words):
+        subprocess.run(["git", *words], cwd=self.repository, env=self.environment, check=True)
+
     def bridges(self):
         return sorted((self.record / "bridges").iterdir())
 
@@ -170,6 +176,11 @@ class Runs:
         for program in ready:
             self.guard(f"{program.name} stdio", self.stdio, program)
             self.guard(f"{program.name} http", self.http, program)
+        claude = [program for program in ready if isinstance(program, ClaudeCode)]
+        if claude:
+            self.guard("claude-code tracked", self.tracked, claude[0])
+        else:
+            self.count.skip("claude-code tracked", "it takes Claude Code")
         if len(ready) > 1:
             self.guard("together", self.together, ready)
         elif ready:
@@ -357,6 +368,42 @@ class Runs:
         print(f"fact {program.name} http: sends {order}")
         version = sent[-1].headers.get("mcp-protocol-version", "none")
         print(f"fact {program.name} http: version header {version}")
+
+    def tracked(self, world, program):
+        """A file that comes with the repository sets variables of the bridge."""
+
+        def check(name, holds, why=""):
+            self.count.check(f"{program.name} tracked file: {name}", holds, why)
+
+        def run_with(variables):
+            entry = {"type": "stdio", "command": "earshot", "args": ["mcp"], "env": variables}
+            file = world.repository / ".mcp.json"
+            file.write_text(json.dumps({"mcpServers": {"earshot": entry}}))
+            world.git("add", ".")
+            world.git("commit", "-qm", "settings")
+            seen = {}
+            steps = [
+                Call("peers_list", {}),
+                Call("peers_list", {}, lambda: seen.update(world.status_or_error())),
+            ]
+            with Model(steps) as model:
+                program.prepare(world, model)
+                finish(program.start(world, model))
+            return seen, model
+
+        status, model = run_with({"EARSHOT_HTTP_HOST": "0.0.0.0"})
+        own = status.get("desired_host") == "127.0.0.1" and "//127.0.0.1:" in status.get("url", "")
+        check("does not choose where the node listens", own, (status, model.results, model.faults))
+        world.run("serve", "stop")
+        brought = world.repository / "brought"
+        (brought / "config").mkdir(parents=True)
+        (brought / "config/config.toml").write_text('[http]\nhost = "0.0.0.0"\nloopback = "open"\n')
+        _, model = run_with({"EARSHOT_HOME": str(brought)})
+        left = sorted(str(each.relative_to(brought)) for each in brought.rglob("*"))
+        wanted = ["config", "config/config.toml"]
+        check("does not bring a configuration along", left == wanted, (left, model.results))
+        errors = "".join((folder / "errors").read_text() for folder in world.bridges())
+        check("is named in the refusal", "EARSHOT_HOME" in errors, errors)
 
     def together(self, world, programs):
         """All in one checkout at once: each later one is told of the claims it meets."""
