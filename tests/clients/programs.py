@@ -105,6 +105,11 @@ class Scene(World):
     def bridges(self):
         return sorted((self.record / "bridges").iterdir())
 
+    def given(self, bridge):
+        """Returns the environment that a bridge was started with."""
+        lines = (bridge / "environment").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
     def commands(self):
         file = self.record / "commands"
         return file.read_text().splitlines() if file.exists() else []
@@ -210,6 +215,11 @@ class Runs:
 
         def look_and_kill():
             seen["rows"] = world.rows()
+            if program.session_variable:
+                name = program.session_variable
+                world.environment[name] = world.given(world.bridges()[0]).get(name, "")
+                seen["shell"] = world.json("announce", "from its shell", "src")
+                del world.environment[name]
             world.kill()
 
         steps = [
@@ -237,6 +247,9 @@ class Runs:
         check("an announcement is answered", answers[0].get("collisions") == [], model.results)
         mine = of(program, seen.get("rows", []))
         check("another client sees it once, by its name", len(mine) == 1, seen)
+        if program.session_variable:
+            said = seen.get("shell", {}).get("peer")
+            check("a shell of its session speaks as it", said == answers[0].get("peer"), seen)
         held = [row.get("announcement", {}).get("paths") for row in answers[1].get("peers", [])]
         check("a killed node is not noticed, and nothing is lost", ["src"] in held, model.results)
         check(
@@ -267,11 +280,7 @@ class Runs:
         wrote = (folder / "out").read_text().splitlines()
         odd = [line for line in wrote if not is_frame(line)]
         check("the bridge writes nothing but frames", wrote and not odd, odd)
-        environment = dict(
-            line.split("=", 1)
-            for line in (folder / "environment").read_text().splitlines()
-            if "=" in line
-        )
+        environment = world.given(folder)
         check(
             "the bridge stands in the project",
             (folder / "folder").read_text().strip() == str(world.repository.resolve()),
