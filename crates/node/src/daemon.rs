@@ -240,18 +240,14 @@ impl Node {
             Some(Arc::clone(&gate)),
             Arc::clone(&dispatcher),
         );
-        let (links, dialled) = mpsc::channel(LINKS_WAITING);
-        let (epochs, begun) = mpsc::channel(1);
-        let linking = Links::new(handle.clone(), station.folder.clone(), &serve.places);
-        tracker.spawn(linking.run(begun, dialled, closing.clone()));
+        let (epochs, links) = begin_links(serve, &handle, &tracker, &closing);
+        let made = (host, dispatcher, links);
         let site = site(
             serve,
-            &dispatcher,
-            host,
+            made,
             watched,
             Arc::clone(&port),
             (&tracker, &closing),
-            links,
         )?;
         Ok(Self {
             handle,
@@ -471,14 +467,27 @@ async fn expired(deadline: Option<Instant>) {
     }
 }
 
+/// Starts what links this node to its siblings; returns how it is told of each epoch, and where the
+/// connections of siblings go.
+fn begin_links(
+    serve: &Serve,
+    handle: &NodeHandle,
+    tracker: &TaskTracker,
+    closing: &CancellationToken,
+) -> (mpsc::Sender<u64>, mpsc::Sender<UnixStream>) {
+    let (links, dialled) = mpsc::channel(LINKS_WAITING);
+    let (epochs, begun) = mpsc::channel(1);
+    let linking = Links::new(handle.clone(), serve.station.folder.clone(), &serve.places);
+    tracker.spawn(linking.run(begun, dialled, closing.clone()));
+    (epochs, links)
+}
+
 fn site(
     serve: &Serve,
-    dispatcher: &Arc<Dispatcher>,
-    host: Arc<Host>,
+    (host, dispatcher, links): (Arc<Host>, Arc<Dispatcher>, mpsc::Sender<UnixStream>),
     identity: watch::Receiver<Identity>,
     port: Arc<AtomicU16>,
     (tracker, closing): (&TaskTracker, &CancellationToken),
-    links: mpsc::Sender<UnixStream>,
 ) -> Result<Arc<Site>, CliError> {
     let mcp_host: Arc<dyn earshot_mcp::McpHost> = Arc::<Host>::clone(&host);
     let mcp = http_service(
@@ -486,7 +495,7 @@ fn site(
         HttpSettings::new(tracker.clone(), closing.clone()),
     );
     Ok(Site::new(Surfaces {
-        dispatcher: Arc::clone(dispatcher),
+        dispatcher,
         mcp: boxed(mcp),
         identity,
         access: access(serve, port)?,

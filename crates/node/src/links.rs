@@ -31,6 +31,9 @@ use crate::{
 /// Reports that wait for the node.
 const REPORTS: usize = 256;
 
+/// What waits to be done for the links: the node begins them anew when they do not keep up.
+const OUT: usize = 4_096;
+
 /// How long links may take to say goodbye when the node ends.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -53,7 +56,7 @@ pub(crate) struct Links {
 struct Tenure {
     carrier: Carrier,
     reports: mpsc::Receiver<Report>,
-    out: mpsc::UnboundedReceiver<Out>,
+    out: mpsc::Receiver<Out>,
     wake: Option<Now>,
 }
 
@@ -81,11 +84,15 @@ impl Links {
         closing: CancellationToken,
     ) {
         let mut tenure: Option<Tenure> = None;
+        let mut current = 0;
         loop {
             tokio::select! {
                 () = closing.cancelled() => break,
                 epoch = epochs.recv() => match epoch {
-                    Some(epoch) => tenure = self.begin(epoch).await,
+                    Some(epoch) => {
+                        current = epoch;
+                        tenure = self.begin(epoch).await;
+                    }
                     None => break,
                 },
                 Some(stream) = dialled.recv() => {
@@ -97,6 +104,7 @@ impl Links {
                     Happened::Reported(report) => self.hand_in(input_of(report)).await,
                     Happened::Woke => self.hand_in(Input::Woke).await,
                     Happened::Out(out) => self.obey(&mut tenure, out).await,
+                    Happened::Dropped => tenure = self.begin(current).await,
                 },
             }
         }
@@ -147,7 +155,7 @@ impl Links {
             wall: clock::wall,
         };
         let (reported, reports) = mpsc::channel(REPORTS);
-        let (sender, out) = mpsc::unbounded_channel();
+        let (sender, out) = mpsc::channel(OUT);
         let beginning = Beginning {
             me: key,
             epoch,
@@ -209,6 +217,8 @@ enum Happened {
     Reported(Report),
     Woke,
     Out(Out),
+    /// The node let go of these links.
+    Dropped,
 }
 
 /// Waits for what happens next in a tenure; for ever without one.
@@ -219,7 +229,7 @@ async fn next_of(tenure: &mut Option<Tenure>) -> Happened {
     let wake = wait_until(tenure.wake);
     tokio::select! {
         Some(report) = tenure.reports.recv() => Happened::Reported(report),
-        Some(out) = tenure.out.recv() => Happened::Out(out),
+        out = tenure.out.recv() => out.map_or(Happened::Dropped, Happened::Out),
         () = wake => {
             tenure.wake = None;
             Happened::Woke

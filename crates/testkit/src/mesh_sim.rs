@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use earshot_proto::board::{Client, Transport};
-use earshot_proto::claims::{Case, Claims};
+use earshot_proto::claims::Claims;
 use earshot_proto::mesh::link::{End, Sibling};
 use earshot_proto::mesh::message::{Facts, Message, SharedRow, SharedWord, StateId};
 use earshot_proto::mesh::siblings::{Candidate, Effect, Input, LinkNumber, Siblings};
@@ -761,7 +761,7 @@ impl World {
             for row in node.rows.values() {
                 let Some(word) = &row.word else { continue };
                 let replicas = node.machine.replicas();
-                for (of, _) in replicas.meeting(&word.claims, Case::Kept, |_| true) {
+                for (of, _) in replicas.meeting(&word.claims, FACTS) {
                     if let Some(other) = index.get(&of.node) {
                         met.insert((at, row.id, *other, of.peer));
                     }

@@ -219,7 +219,7 @@ pub(crate) fn read_or_make_seed(path: &Path) -> io::Result<[u8; 32]> {
     }
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
     // A file without a name until it is whole; the link fails where somebody was faster.
     let mut file = tempfile_in(folder)?;
     file.file.write_all(hex_of(&seed).as_bytes())?;

@@ -8,10 +8,12 @@ use earshot_proto::{
     board::{Announcement, Changes, Cursor, Meetings, PeerKey, Row, Said, Withdrawn},
     claims::Pairs,
     limits::{PAGE_ROWS, PAIRS_MAX},
+    mesh::replica::RowRef,
 };
 
 use super::{
-    NodeHandle, Scope, SiblingMeetings, SiblingRow, State, WhoCalls, journal::merge, moment,
+    Neighbours, NodeHandle, Scope, SiblingMeetings, SiblingRow, State, WhoCalls, journal::merge,
+    moment,
 };
 use crate::capabilities::announce_failure;
 
@@ -193,24 +195,21 @@ impl State {
             WhoCalls::Anonymous => (None, self.tickets.mint().ok()),
         };
         let neighbours = self.neighbours.as_ref();
-        let all = neighbours.map_or_else(Vec::new, |it| it.rows(scope));
-        let (rows, mut more, skipped) = match place {
+        let (elsewhere, attached) = neighbours.map_or((0, 0), |it| it.count(scope));
+        let (rows, next, from) = match place {
             Some(Place::Sibling(after)) => (Vec::new(), None, after),
-            Some(Place::Own(cursor)) => self.own_page(Some(cursor), &all),
-            None => self.own_page(None, &all),
+            Some(Place::Own(cursor)) => self.own_page(Some(cursor)),
+            None => self.own_page(None),
         };
-        let room = if more.is_none() {
-            PAGE_ROWS - rows.len()
-        } else {
-            0
+        let room = PAGE_ROWS.saturating_sub(rows.len());
+        // Siblings come after the last own row.
+        let siblings = match neighbours.filter(|_| next.is_none()) {
+            Some(neighbours) => neighbours.rows(scope, from, room),
+            None => Vec::new(),
         };
-        let siblings: Vec<SiblingRow> = all.iter().skip(skipped).take(room).cloned().collect();
-        let shown = skipped + siblings.len();
-        if more.is_none() && shown < all.len() {
-            more = Some(Place::Sibling(shown));
-        }
-        let (collisions, collisions_more) = self.all_collisions(scope, &all);
-        let attached = all.iter().filter(|row| row.attached).count();
+        let shown = from + siblings.len();
+        let more = next.or_else(|| (shown < elsewhere).then_some(Place::Sibling(shown)));
+        let (collisions, collisions_more) = self.all_collisions(scope);
         let unread = match (scope, neighbours) {
             (Scope::This, _) | (_, None) => Vec::new(),
             (Scope::Repository | Scope::Machine, Some(neighbours)) => neighbours.unread(),
@@ -228,66 +227,58 @@ impl State {
         }
     }
 
-    /// Returns a page of own rows, where it goes on, and how many rows of siblings to pass over.
-    fn own_page(
-        &self,
-        cursor: Option<Cursor>,
-        siblings: &[SiblingRow],
-    ) -> (Vec<Row>, Option<Place>, usize) {
+    /// Returns a page of own rows, where it goes on among them, and from which row of siblings on.
+    fn own_page(&self, cursor: Option<Cursor>) -> (Vec<Row>, Option<Place>, usize) {
         let page = self.board.list(cursor);
         let rows: Vec<Row> = page.rows.into_iter().cloned().collect();
-        let full = rows.len() == PAGE_ROWS && !siblings.is_empty();
-        let next = page.next.map(Place::Own);
-        (rows, next.or(full.then_some(Place::Sibling(0))), 0)
+        (rows, page.next.map(Place::Own), 0)
     }
 
     /// Returns the first collisions of the boards that are read, and how many more there are.
-    fn all_collisions(&self, scope: Scope, siblings: &[SiblingRow]) -> (Vec<Met>, usize) {
+    fn all_collisions(&self, scope: Scope) -> (Vec<Met>, usize) {
         let own = self.board.collisions();
         let mut more = own.more;
-        let side = |peer: PeerId| Side {
-            node: self.node_name(),
-            id: peer,
-            seat_id: self
-                .board
-                .row(peer)
-                .map(|row| row.seat_id.to_string())
-                .unwrap_or_default(),
-        };
         let mut met: Vec<Met> = own
             .collisions
             .into_iter()
             .map(|it| Met {
-                a: side(it.a),
-                b: side(it.b),
+                a: self.own_side(it.a),
+                b: self.own_side(it.b),
                 pairs: it.pairs,
             })
             .collect();
-        let Some(neighbours) = self.neighbours.as_ref().filter(|_| scope != Scope::This) else {
-            return (met, more);
-        };
-        for row in self.board.rows() {
-            let Some(said) = row.announcement() else {
-                continue;
-            };
-            let found = neighbours.meetings(&said.claims, self.case);
-            more += found.more;
-            met.extend(found.met.into_iter().map(|it| Met {
-                a: side(row.id),
-                b: it.row.side(),
+        if let Some(neighbours) = &self.neighbours {
+            let room = PAIRS_MAX.saturating_sub(met.len());
+            let (found, rest) = neighbours.collisions(scope, room);
+            more += rest;
+            met.extend(found.into_iter().map(|it| Met {
+                a: self.side(neighbours, it.a),
+                b: self.side(neighbours, it.b),
                 pairs: it.pairs,
             }));
         }
-        for row in siblings {
-            met.extend(neighbours.later_meetings(row).into_iter().map(|it| Met {
-                a: row.side(),
-                b: it.row.side(),
-                pairs: it.pairs,
-            }));
-        }
-        more += met.len().saturating_sub(PAIRS_MAX);
-        met.truncate(PAIRS_MAX);
         (met, more)
+    }
+
+    fn own_side(&self, peer: PeerId) -> Side {
+        let row = self.board.row(peer);
+        Side {
+            node: self.node_name(),
+            id: peer,
+            seat_id: row.map(|row| row.seat_id.to_string()).unwrap_or_default(),
+        }
+    }
+
+    fn side(&self, neighbours: &Neighbours, of: RowRef) -> Side {
+        if neighbours.is_own(of) {
+            return self.own_side(of.peer);
+        }
+        let row = neighbours.row(of);
+        Side {
+            node: of.node.to_string(),
+            id: of.peer,
+            seat_id: row.map(|row| row.seat_id.to_string()).unwrap_or_default(),
+        }
     }
 
     /// Returns how this node is called: by its key, or by its checkout while it has none.

@@ -212,8 +212,10 @@ impl State {
             .filter(|row| Some(row.id) != me && (row.attached() || row.announcement().is_some()))
             .collect();
         let neighbours = self.neighbours.as_ref();
-        let elsewhere = neighbours.map_or_else(Vec::new, |it| it.rows(Scope::Repository));
-        let more = (others.len() + elsewhere.len()).saturating_sub(OTHERS_NAMED);
+        let (all, _) = neighbours.map_or((0, 0), |it| it.count(Scope::Repository));
+        let room = OTHERS_NAMED.saturating_sub(others.len());
+        let elsewhere = neighbours.map_or_else(Vec::new, |it| it.rows(Scope::Repository, 0, room));
+        let more = (others.len() + all).saturating_sub(OTHERS_NAMED);
         let here = others.into_iter().map(line_of);
         let others = here
             .chain(elsewhere.iter().map(line_of_sibling))

@@ -10,7 +10,7 @@ use earshot_proto::{
     limits::{NOTICES_MAX, PAIRS_MAX},
     mesh::{
         message::{Facts, SharedRow},
-        replica::{Replica, RowRef},
+        replica::{Replica, RowRef, RowsMet},
         siblings::{Effect, Input, Siblings, Unread},
     },
     text::Line,
@@ -30,17 +30,23 @@ pub(crate) struct Out {
     pub(crate) wake: Option<Now>,
 }
 
+/// Nodes that were not read, by checkout, with the reason.
+type UnreadNodes = Vec<([u8; 16], Unread)>;
+
 /// The siblings of one tenure.
 #[derive(Debug)]
 pub(super) struct Neighbours {
+    me: PublicKey,
     machine: Siblings,
-    out: mpsc::UnboundedSender<Out>,
+    out: mpsc::Sender<Out>,
+    /// When it was said last that the node wants to be woken.
+    wake: Option<Now>,
     /// What this node is called on other boards.
     name: String,
     repository: Option<[u8; 16]>,
     /// Lines that wait for own peers: a sibling's announcement met their claims.
     notices: BTreeMap<PeerId, Vec<String>>,
-    questions: BTreeMap<u64, oneshot::Sender<Vec<([u8; 16], Unread)>>>,
+    questions: BTreeMap<u64, oneshot::Sender<UnreadNodes>>,
     next_question: u64,
 }
 
@@ -100,7 +106,7 @@ pub(crate) struct Beginning {
     /// The repository, `None` for a folder without one.
     pub(crate) repository: Option<[u8; 16]>,
     /// Where effects go.
-    pub(crate) out: mpsc::UnboundedSender<Out>,
+    pub(crate) out: mpsc::Sender<Out>,
 }
 
 impl Neighbours {
@@ -116,7 +122,7 @@ impl Neighbours {
         }
     }
 
-    fn shown(&self, of: RowRef, replica: &Replica, row: &SharedRow) -> SiblingRow {
+    fn shown(of: RowRef, replica: &Replica, row: &SharedRow) -> SiblingRow {
         let (now, wall) = (clock::now(), clock::wall());
         let age = replica.age(now);
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -132,27 +138,40 @@ impl Neighbours {
     }
 
     /// Lists the rows of siblings in the order of their nodes and positions.
-    pub(super) fn rows(&self, scope: Scope) -> Vec<SiblingRow> {
+    fn within(&self, scope: Scope) -> impl Iterator<Item = (RowRef, &Replica, &SharedRow)> {
         let nodes = self.machine.replicas().nodes();
-        let within = nodes.filter(|(_, replica)| self.is_within(replica, scope));
-        within
-            .flat_map(|(node, replica)| {
-                replica.rows().map(|row| {
-                    let (node, peer) = (*node, row.id);
-                    self.shown(RowRef { node, peer }, replica, row)
-                })
+        let within = nodes.filter(move |(_, replica)| self.is_within(replica, scope));
+        within.flat_map(|(node, replica)| {
+            replica.rows().map(move |row| {
+                let (node, peer) = (*node, row.id);
+                (RowRef { node, peer }, replica, row)
             })
+        })
+    }
+
+    /// Returns so many rows of siblings from this one on.
+    pub(super) fn rows(&self, scope: Scope, from: usize, most: usize) -> Vec<SiblingRow> {
+        let rows = self.within(scope).skip(from).take(most);
+        rows.map(|(of, replica, row)| Self::shown(of, replica, row))
             .collect()
     }
 
+    /// Returns how many rows of siblings there are, and how many of their peers are attached.
+    pub(super) fn count(&self, scope: Scope) -> (usize, usize) {
+        self.within(scope)
+            .fold((0, 0), |(rows, attached), (_, replica, row)| {
+                (rows + 1, attached + usize::from(replica.is_attached(row)))
+            })
+    }
+
     /// Returns whose claims, in this repository, meet these.
-    pub(super) fn meetings(&self, claims: &Claims, case: Case) -> SiblingMeetings {
+    fn meetings(&self, claims: &Claims) -> SiblingMeetings {
         let replicas = self.machine.replicas();
-        let met = replicas.meeting(claims, case, |replica| self.is_of_repository(replica));
+        let met = replicas.meeting(claims, self.machine.facts());
         let more = met.len().saturating_sub(PAIRS_MAX);
         let shown = met.into_iter().take(PAIRS_MAX).filter_map(|(of, pairs)| {
             let replica = replicas.node(&of.node)?;
-            let row = self.shown(of, replica, replica.row(of.peer)?);
+            let row = Self::shown(of, replica, replica.row(of.peer)?);
             Some(SiblingMeeting { row, pairs })
         });
         SiblingMeetings {
@@ -161,25 +180,25 @@ impl Neighbours {
         }
     }
 
-    /// Returns the rows of other siblings, later in the order of lists, whose claims meet those of
-    /// a row: so each pair is found once.
-    pub(super) fn later_meetings(&self, row: &SiblingRow) -> Vec<SiblingMeeting> {
+    /// Returns the first collisions in which a row of a sibling takes part, and how many more there
+    /// are.
+    pub(super) fn collisions(&self, scope: Scope, most: usize) -> (Vec<RowsMet>, usize) {
         let replicas = self.machine.replicas();
-        let (Some(said), Some(home)) = (&row.row.word, replicas.node(&row.of.node)) else {
-            return Vec::new();
-        };
-        let repository = home.facts.repository;
-        let same =
-            |replica: &Replica| repository.is_some() && replica.facts.repository == repository;
-        let met = replicas.meeting(&said.claims, home.facts.case(), same);
-        let later = met.into_iter().filter(|(of, _)| *of > row.of);
-        later
-            .filter_map(|(of, pairs)| {
-                let replica = replicas.node(&of.node)?;
-                let row = self.shown(of, replica, replica.row(of.peer)?);
-                Some(SiblingMeeting { row, pairs })
-            })
-            .collect()
+        match (scope, self.repository) {
+            (Scope::This, _) | (Scope::Repository, None) => (Vec::new(), 0),
+            (Scope::Repository, repository) => replicas.collisions(repository, most),
+            (Scope::Machine, _) => replicas.collisions(None, most),
+        }
+    }
+
+    /// Returns the row of a sibling.
+    pub(super) fn row(&self, of: RowRef) -> Option<&SharedRow> {
+        self.machine.replicas().row(of)
+    }
+
+    /// Returns whether a row is an own one.
+    pub(super) fn is_own(&self, of: RowRef) -> bool {
+        of.node == self.me
     }
 
     /// Says which nodes could not be read, with the reason.
@@ -194,7 +213,7 @@ impl Neighbours {
 }
 
 /// Names nodes that are not known by their key: by their checkout.
-fn named(unread: Vec<([u8; 16], Unread)>) -> Vec<(String, String)> {
+fn named(unread: UnreadNodes) -> Vec<(String, String)> {
     unread
         .into_iter()
         .map(|(checkout, why)| (hex(&checkout), why.to_string()))
@@ -264,11 +283,14 @@ impl State {
         } = beginning;
         let facts = Facts {
             repository,
+            ignores_case: self.case == Case::Folded,
             ..Facts::default()
         };
         self.neighbours = Some(Neighbours {
+            me,
             machine: Siblings::new(me, epoch, facts),
             out,
+            wake: None,
             name: me.to_string(),
             repository,
             notices: BTreeMap::new(),
@@ -281,6 +303,9 @@ impl State {
     fn neighbours_input(&mut self, input: Input) {
         let now = clock::now();
         if let Some(neighbours) = &mut self.neighbours {
+            if matches!(input, Input::Woke) {
+                neighbours.wake = None;
+            }
             let effects = neighbours.machine.handle(now, input);
             self.emit(effects);
         }
@@ -300,17 +325,26 @@ impl State {
                     }
                 }
                 effect @ (Effect::Look | Effect::Dial(_) | Effect::Send(..) | Effect::Close(_)) => {
-                    rest.push(effect)
+                    rest.push(effect);
                 }
             }
         }
-        if let Some(neighbours) = &mut self.neighbours {
-            let wake = neighbours.machine.next_wake();
-            let out = Out {
-                effects: rest,
-                wake,
-            };
-            neighbours.out.send(out).ok(); // the links have ended, and so will the node
+        let Some(neighbours) = &mut self.neighbours else {
+            return;
+        };
+        let wake = neighbours.machine.next_wake();
+        if rest.is_empty() && wake == neighbours.wake {
+            return;
+        }
+        neighbours.wake = wake;
+        let out = Out {
+            effects: rest,
+            wake,
+        };
+        if neighbours.out.try_send(out).is_err() {
+            // The links do not keep up, or have ended: they begin anew, from the boards as they are.
+            tracing::warn!("the links to siblings are begun anew");
+            self.neighbours = None;
         }
     }
 
@@ -367,7 +401,7 @@ impl State {
         let claims = self.board.row(peer).and_then(Row::announcement);
         let found = claims.and_then(|mine| {
             let neighbours = self.neighbours.as_ref()?;
-            Some(neighbours.meetings(&mine.claims, self.case))
+            Some(neighbours.meetings(&mine.claims))
         });
         let mut found = found.unwrap_or_default();
         if found.met.len() > room {

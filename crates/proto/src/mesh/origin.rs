@@ -117,6 +117,11 @@ impl Origin {
         self.count_left_out();
     }
 
+    /// Returns the facts of the checkout.
+    pub const fn facts(&self) -> Facts {
+        self.facts
+    }
+
     /// Takes the facts of the checkout; how many rows are left out is counted here.
     pub fn set_facts(&mut self, facts: Facts) {
         let facts = Facts {

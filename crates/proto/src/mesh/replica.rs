@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use earshot_trust::PublicKey;
 
-use super::message::{Delta, Facts, SharedRow, StateId, row_bytes};
+use super::message::{Delta, Facts, SharedRow, SharedWord, StateId, row_bytes};
 use super::origin::state_hash;
 use crate::claims::{Case, ClaimIndex, Claims, Pairs, pairs};
 use crate::id::PeerId;
@@ -87,27 +87,58 @@ pub enum DeltaError {
     Full,
 }
 
-/// The replicas of all siblings, and where their claims meet.
+/// The replicas of all siblings, and where claims meet: theirs with each other's, and with those of
+/// the own rows. Own rows among themselves are the own board's concern.
+///
+/// How many others each row meets is counted as rows change, so that a list costs what it shows.
 #[derive(Clone, Debug)]
 pub struct Replicas {
+    me: PublicKey,
     nodes: BTreeMap<PublicKey, Replica>,
+    /// What each row claims, the own ones too.
+    said: BTreeMap<RowRef, Said>,
     /// All claims, case folded: whether two of them meet is looked at again.
     claims: ClaimIndex<RowRef>,
+    /// How many pairs of rows meet in each repository.
+    met: BTreeMap<[u8; 16], usize>,
     /// The highest epoch of each node that ever told something, replica or not.
     epochs: BTreeMap<PublicKey, u64>,
 }
 
-impl Default for Replicas {
-    fn default() -> Self {
-        Self {
-            nodes: BTreeMap::new(),
-            claims: ClaimIndex::new(Case::Folded),
-            epochs: BTreeMap::new(),
-        }
-    }
+/// The claims of one row, and what decides whom they meet.
+#[derive(Clone, Debug)]
+struct Said {
+    claims: Claims,
+    repository: [u8; 16],
+    case: Case,
+    /// How many other rows' claims meet these.
+    met: usize,
+}
+
+/// Two rows whose claims meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsMet {
+    /// The row with the lower key and position.
+    pub a: RowRef,
+    /// The other.
+    pub b: RowRef,
+    /// The claims that meet, those of `a` first.
+    pub pairs: Pairs,
 }
 
 impl Replicas {
+    /// Returns no replicas, of a node that has this key.
+    pub const fn new(me: PublicKey) -> Self {
+        Self {
+            me,
+            nodes: BTreeMap::new(),
+            said: BTreeMap::new(),
+            claims: ClaimIndex::new(Case::Folded),
+            met: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+        }
+    }
+
     /// Returns the replicas by node.
     pub fn nodes(&self) -> impl Iterator<Item = (&PublicKey, &Replica)> {
         self.nodes.iter()
@@ -175,7 +206,7 @@ impl Replicas {
         if hash != delta.now.hash {
             return Err(DeltaError::Hash);
         }
-        let news = self.exchange_claims(node, &rows);
+        let news = self.exchange_claims(node, &rows, facts);
         let highest = self.epochs.entry(node).or_default();
         *highest = (*highest).max(delta.now.epoch);
         let replica = Replica {
@@ -231,7 +262,7 @@ impl Replicas {
     /// Forgets the rows of a node.
     pub fn forget(&mut self, node: &PublicKey) {
         if self.nodes.contains_key(node) {
-            self.exchange_claims(*node, &BTreeMap::new());
+            self.exchange_claims(*node, &BTreeMap::new(), Facts::default());
             self.nodes.remove(node);
         }
     }
@@ -242,47 +273,157 @@ impl Replicas {
         gone.min().map(|since| since + LAST_SEEN_MAX)
     }
 
-    /// Returns the rows whose claims meet these, with the pairs, one's own claim first.
+    /// Takes what an own row claims, or that it claims nothing.
+    pub fn say_own(&mut self, peer: PeerId, claims: Option<&Claims>, facts: Facts) {
+        let node = self.me;
+        let of = RowRef { node, peer };
+        self.unsay(of);
+        if let Some(claims) = claims {
+            self.say(of, claims, facts);
+        }
+    }
+
+    /// Returns the rows of siblings whose claims meet these, with the pairs, one's own claim first.
     ///
-    /// `case` is the rule of the own checkout; only siblings that `within` takes count.
-    pub fn meeting(
-        &self,
-        claims: &Claims,
-        case: Case,
-        within: impl Fn(&Replica) -> bool,
-    ) -> Vec<(RowRef, Pairs)> {
-        let met = self.claims.owners_meeting(claims).into_iter();
-        met.filter_map(|of| {
-            let replica = self.nodes.get(&of.node).filter(|replica| within(replica))?;
-            let theirs = &replica.row(of.peer)?.word.as_ref()?.claims;
-            let found = pairs(claims, theirs, case.and(replica.facts.case()));
-            (!found.pairs.is_empty()).then_some((of, found))
-        })
-        .collect()
+    /// `facts` are those of the own checkout.
+    pub fn meeting(&self, claims: &Claims, facts: Facts) -> Vec<(RowRef, Pairs)> {
+        let Some(repository) = facts.repository else {
+            return Vec::new();
+        };
+        let mine = Said {
+            claims: claims.clone(),
+            repository,
+            case: facts.case(),
+            met: 0,
+        };
+        let met = self.neighbours(self.me, &mine).into_iter();
+        met.filter(|of| of.node != self.me)
+            .filter_map(|of| Some((of, pairs_of(&mine, self.said.get(&of)?))))
+            .collect()
+    }
+
+    /// Returns the first pairs of rows that meet, in one repository or in all, and how many more
+    /// there are.
+    pub fn collisions(&self, repository: Option<[u8; 16]>, most: usize) -> (Vec<RowsMet>, usize) {
+        let within = |other: &[u8; 16]| repository.is_none_or(|one| one == *other);
+        let all = self.met.iter().filter(|(other, _)| within(other));
+        let all: usize = all.map(|(_, met)| *met).sum();
+        let mut found = Vec::new();
+        let meeting = self
+            .said
+            .iter()
+            .filter(|(_, said)| said.met > 0 && within(&said.repository));
+        for (a, mine) in meeting {
+            let room = most.saturating_sub(found.len());
+            if room == 0 {
+                break;
+            }
+            let others = self.neighbours(a.node, mine).into_iter();
+            let later = others.filter(|b| b > a).take(room);
+            found.extend(later.filter_map(|b| {
+                let pairs = pairs_of(mine, self.said.get(&b)?);
+                Some(RowsMet { a: *a, b, pairs })
+            }));
+        }
+        let more = all - found.len();
+        (found, more)
+    }
+
+    /// Returns the rows whose claims meet these, which are said on the board of `node`.
+    fn neighbours(&self, node: PublicKey, mine: &Said) -> BTreeSet<RowRef> {
+        let mut met = self.claims.owners_meeting(&mine.claims);
+        met.retain(|of| {
+            let both_own = node == self.me && of.node == self.me;
+            let meets = |theirs: &Said| {
+                theirs.repository == mine.repository && !pairs_of(mine, theirs).pairs.is_empty()
+            };
+            !both_own && self.said.get(of).is_some_and(meets)
+        });
+        met
+    }
+
+    fn say(&mut self, of: RowRef, claims: &Claims, facts: Facts) {
+        // Without a repository, a path is of no meaning elsewhere.
+        let Some(repository) = facts.repository else {
+            return;
+        };
+        let mut mine = Said {
+            claims: claims.clone(),
+            repository,
+            case: facts.case(),
+            met: 0,
+        };
+        let met = self.neighbours(of.node, &mine);
+        mine.met = met.len();
+        *self.met.entry(repository).or_default() += met.len();
+        for other in met {
+            if let Some(other) = self.said.get_mut(&other) {
+                other.met += 1;
+            }
+        }
+        self.claims.insert(of, claims);
+        self.said.insert(of, mine);
+    }
+
+    fn unsay(&mut self, of: RowRef) {
+        let Some(mine) = self.said.remove(&of) else {
+            return;
+        };
+        self.claims.remove(of, &mine.claims);
+        let met = self.neighbours(of.node, &mine);
+        if let Some(all) = self.met.get_mut(&mine.repository) {
+            *all -= met.len();
+        }
+        for other in met {
+            if let Some(other) = self.said.get_mut(&other) {
+                other.met -= 1;
+            }
+        }
     }
 
     /// Puts the claims of a node's new rows in the place of its old ones, and returns those that
     /// say something new.
-    fn exchange_claims(&mut self, node: PublicKey, rows: &BTreeMap<PeerId, Kept>) -> Vec<RowRef> {
-        let none = BTreeMap::new();
-        let old = self.nodes.get(&node).map_or(&none, |replica| &replica.rows);
-        let all: BTreeSet<PeerId> = old.keys().chain(rows.keys()).copied().collect();
+    fn exchange_claims(
+        &mut self,
+        node: PublicKey,
+        rows: &BTreeMap<PeerId, Kept>,
+        facts: Facts,
+    ) -> Vec<RowRef> {
+        let old = self.nodes.get(&node);
+        let words = |rows: &BTreeMap<PeerId, Kept>| -> BTreeMap<PeerId, SharedWord> {
+            let said = rows.iter();
+            said.filter_map(|(peer, kept)| Some((*peer, kept.row.word.clone()?)))
+                .collect()
+        };
+        let before = old.map(|old| words(&old.rows)).unwrap_or_default();
+        let after = words(rows);
+        // Where the rules for names changed, all are looked at again.
+        let same_rules = old.is_some_and(|old| {
+            (old.facts.repository, old.facts.ignores_case) == (facts.repository, facts.ignores_case)
+        });
+        for (peer, word) in &before {
+            if !same_rules || after.get(peer) != Some(word) {
+                self.unsay(RowRef { node, peer: *peer });
+            }
+        }
         let mut news = Vec::new();
-        for peer in all {
-            let before = old.get(&peer).and_then(|kept| kept.row.word.as_ref());
-            let after = rows.get(&peer).and_then(|kept| kept.row.word.as_ref());
-            if before == after {
-                continue;
+        for (peer, word) in &after {
+            let of = RowRef { node, peer: *peer };
+            let new = before.get(peer) != Some(word);
+            if new || !same_rules {
+                self.say(of, &word.claims, facts);
             }
-            let of = RowRef { node, peer };
-            if let Some(word) = before {
-                self.claims.remove(of, &word.claims);
-            }
-            if let Some(word) = after {
-                self.claims.insert(of, &word.claims);
+            if new {
                 news.push(of);
             }
         }
         news
     }
 }
+
+fn pairs_of(mine: &Said, theirs: &Said) -> Pairs {
+    pairs(&mine.claims, &theirs.claims, mine.case.and(theirs.case))
+}
+
+#[cfg(test)]
+mod tests;

@@ -205,7 +205,7 @@ impl Siblings {
         Self {
             me,
             origin: Origin::new(epoch, facts),
-            replicas: Replicas::default(),
+            replicas: Replicas::new(me),
             links: BTreeMap::new(),
             by_checkout: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -247,17 +247,26 @@ impl Siblings {
 
     /// Takes a row of the own board that is new or changed.
     pub fn put(&mut self, now: Now, row: SharedRow) -> Vec<Effect> {
+        let claims = row.word.as_ref().map(|word| &word.claims);
+        self.replicas.say_own(row.id, claims, self.origin.facts());
         self.origin.put(row);
         self.tell_all(now)
     }
 
     /// Takes it that a row of the own board is gone.
     pub fn remove(&mut self, now: Now, peer: PeerId) -> Vec<Effect> {
+        self.replicas.say_own(peer, None, self.origin.facts());
         self.origin.remove(peer);
         self.tell_all(now)
     }
 
-    /// Takes the facts of the own checkout.
+    /// Returns the facts of the own checkout.
+    pub const fn facts(&self) -> Facts {
+        self.origin.facts()
+    }
+
+    /// Takes the facts of the own checkout; where it is and what names mean there stays as it was
+    /// at the beginning.
     pub fn set_facts(&mut self, now: Now, facts: Facts) -> Vec<Effect> {
         self.origin.set_facts(facts);
         self.tell_all(now)

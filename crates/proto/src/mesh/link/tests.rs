@@ -244,6 +244,8 @@ fn versions_without_a_common_one_say_who_is_behind() {
 }
 
 proptest::proptest! {
+    // Signatures are slow without optimisation.
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 48, ..Default::default() })]
     #[test]
     fn no_bytes_make_it_panic(
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),

@@ -117,7 +117,7 @@ fn the_largest_state_fits_into_one_message() {
 fn an_epoch_that_a_sibling_remembers_is_outbid() {
     let mut origin = Origin::new(5, Facts::default());
     origin.put(row(1, &["src"]));
-    let mut replicas = Replicas::default();
+    let mut replicas = Replicas::new(SecretKey::from_seed([99; 32]).public());
     apply(&mut replicas, &origin.since(None).unwrap()).unwrap();
     // The node comes again with an earlier epoch: everything was lost, the clock too.
     let mut again = Origin::new(3, Facts::default());
@@ -134,7 +134,7 @@ fn an_epoch_that_a_sibling_remembers_is_outbid() {
 fn a_delta_that_does_not_fit_changes_nothing() {
     let mut origin = Origin::new(5, Facts::default());
     origin.put(row(1, &["src"]));
-    let mut replicas = Replicas::default();
+    let mut replicas = Replicas::new(SecretKey::from_seed([99; 32]).public());
     apply(&mut replicas, &origin.since(None).unwrap()).unwrap();
     let before = rows_of(&replicas);
     let held = replicas.held(&node());
@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn a_replica_is_always_a_state_that_its_origin_had(steps in steps()) {
         let mut origin = Origin::new(5, Facts::default());
-        let mut replicas = Replicas::default();
+        let mut replicas = Replicas::new(SecretKey::from_seed([99; 32]).public());
         for step in steps {
             match step {
                 Step::Put(id, path) => origin.put(row(id, &[&format!("src/{path}")])),
