@@ -23,7 +23,7 @@ struct Gate {
     run: fn(&Bench) -> Result<Tally>,
 }
 
-const GATES: [Gate; 19] = [
+const GATES: [Gate; 20] = [
     Gate {
         name: "fmt",
         run: fmt,
@@ -47,6 +47,10 @@ const GATES: [Gate; 19] = [
     Gate {
         name: "nextest",
         run: nextest,
+    },
+    Gate {
+        name: "fuzz",
+        run: fuzz,
     },
     Gate {
         name: "doctests",
@@ -199,6 +203,20 @@ fn nextest(bench: &Bench) -> Result<Tally> {
     Ok(tally::of_nextest(&outcome.lines)
         .unwrap_or_default()
         .agreeing_with(outcome.success))
+}
+
+/// Replays the corpora, and mutates them for ten seconds each.
+fn fuzz(bench: &Bench) -> Result<Tally> {
+    let arguments = [
+        "run",
+        "--quiet",
+        "--package",
+        "earshot-fuzz",
+        "--",
+        "--seconds",
+        "10",
+    ];
+    Ok(counted(&compile(bench, &arguments)?))
 }
 
 fn doctests(bench: &Bench) -> Result<Tally> {

@@ -82,7 +82,7 @@ impl Claim {
         if raw.is_empty() {
             return Err(ClaimError::Empty);
         }
-        if raw.chars().any(is_hidden) {
+        if holds_hidden(raw) {
             return Err(ClaimError::Hidden);
         }
         let path: String = raw.nfc().collect();
@@ -128,13 +128,25 @@ impl fmt::Display for Claim {
     }
 }
 
-/// Returns whether a character may not stand in a claim for not being seen.
-fn is_hidden(character: char) -> bool {
+/// Returns whether a path holds a character that may not stand in a claim for not being seen.
+///
+/// Names of files have joiners and emoji selectors, and what they join is seen. After a plain
+/// letter, where no script needs them, they only make one name look like another.
+fn holds_hidden(raw: &str) -> bool {
     const JOINER: char = '\u{200d}';
     const EMOJI_SELECTOR: char = '\u{fe0f}';
-    let breaks_line = matches!(character, '\u{2028}' | '\u{2029}');
-    let in_names = matches!(character, JOINER | EMOJI_SELECTOR);
-    character.is_control() || breaks_line || (shows_nothing(character) && !in_names)
+    let mut before = '/';
+    raw.chars().any(|character| {
+        let breaks_line = matches!(character, '\u{2028}' | '\u{2029}');
+        let joins = match character {
+            JOINER => !before.is_ascii(),
+            // A digit, # or * with it is a keycap.
+            EMOJI_SELECTOR => !before.is_ascii() || matches!(before, '0'..='9' | '#' | '*'),
+            _ => false,
+        };
+        before = character;
+        character.is_control() || breaks_line || (shows_nothing(character) && !joins)
+    })
 }
 
 fn canonical_components(path: &str) -> Result<Vec<&str>, ClaimError> {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use earshot_testkit::process::{Ran, Stopped, StdioClient, World, eventually};
+use earshot_testkit::process::{Ran, StdioClient, Stopped, World, eventually};
 use serde_json::{Value, json};
 
 const TAKE_PART: &str = "earshot: before you change files here, call peers_announce";

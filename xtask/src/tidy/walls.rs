@@ -3,7 +3,7 @@
 use super::Subject;
 
 /// The crates of this workspace that each of its crates may use; tests may use the testkit as well.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("earshot-trust", &[]),
     ("earshot-proto", &["earshot-trust"]),
     ("earshot-capability", &["earshot-trust"]),
@@ -24,6 +24,16 @@ const MAY_USE: [(&str, &[&str]); 11] = [
         ],
     ),
     ("earshot-testkit", &["earshot-proto", "earshot-trust"]),
+    (
+        "earshot-fuzz",
+        &[
+            "earshot-capability",
+            "earshot-checkout",
+            "earshot-mcp",
+            "earshot-proto",
+            "earshot-trust",
+        ],
+    ),
     ("earshot-integration", &["earshot-testkit"]),
     ("xtask", &[]),
 ];

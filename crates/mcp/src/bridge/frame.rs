@@ -78,6 +78,7 @@ const fn invalid(reason: &'static str) -> Fault {
 
 /// Removes what some clients put around a line: a byte order mark, a carriage return, blanks.
 pub fn trim(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii();
     line.strip_prefix(b"\xef\xbb\xbf")
         .unwrap_or(line)
         .trim_ascii()

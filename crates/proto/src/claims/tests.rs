@@ -33,6 +33,8 @@ fn every_spelling_of_a_path_is_one_claim() {
         ("...", "..."),
         (".github", ".github"),
         ("u\u{308}ber", "\u{fc}ber"),
+        ("1\u{fe0f}\u{20e3}", "1\u{fe0f}\u{20e3}"),
+        ("\u{1f468}\u{200d}\u{1f4bb}", "\u{1f468}\u{200d}\u{1f4bb}"),
         ("docs/\u{2699}\u{fe0f} setup", "docs/\u{2699}\u{fe0f} setup"),
     ] {
         assert_eq!(claim(raw).as_str(), canonical, "{raw:?}");
@@ -66,6 +68,9 @@ fn what_cannot_be_claimed_is_refused() {
         ("a\nb", ClaimError::Hidden),
         ("a\u{202e}b", ClaimError::Hidden),
         ("a\u{2028}b", ClaimError::Hidden),
+        ("sr\u{200d}c", ClaimError::Hidden),
+        ("src\u{fe0f}", ClaimError::Hidden),
+        ("src/\u{200d}a", ClaimError::Hidden),
     ] {
         assert_eq!(Claim::parse(raw), Err(error), "{raw:?}");
     }

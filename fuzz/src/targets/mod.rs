@@ -1,0 +1,11 @@
+//! The targets, and what they promise.
+
+mod endpoint;
+mod identity;
+mod input;
+mod text;
+
+pub use endpoint::mcp_line;
+pub use identity::headers_identity;
+pub use input::http_json;
+pub use text::{claim_path, display_text};
