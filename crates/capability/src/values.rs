@@ -46,13 +46,13 @@ mod tests {
             (format!("{{\"a\":\"{commas}\"}}"), false),
             (format!("{{\"a\":\"\\\"{commas}\"}}"), false),
             (format!("{{\"a\":\"\\\\\",\"b\":{numbers}}}"), true),
-            (numbers.clone(), true),
+            (numbers, true),
             (empty, true),
             (deep, true),
             (format!("[{}0]", "0,".repeat(VALUES_MAX - 3)), false),
         ] {
             let found = has_too_many_values(json.as_bytes());
-            assert_eq!(found, beyond, "{:.40}", json);
+            assert_eq!(found, beyond, "{json:.40}");
         }
     }
 }
