@@ -10,7 +10,9 @@ mod targets;
 
 pub use corpus::{corpus, corpus_folder};
 pub use mutate::Mutator;
-pub use targets::{claim_path, display_text, headers_identity, http_json, mcp_line};
+pub use targets::{
+    claim_path, display_text, envelope, frame, headers_identity, http_json, mcp_line, sync_delta,
+};
 
 /// A target, by its name.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +27,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "mcp_line",
         run: mcp_line,
@@ -45,5 +47,17 @@ pub const TARGETS: [Target; 5] = [
     Target {
         name: "display_text",
         run: display_text,
+    },
+    Target {
+        name: "frame",
+        run: frame,
+    },
+    Target {
+        name: "envelope",
+        run: envelope,
+    },
+    Target {
+        name: "sync_delta",
+        run: sync_delta,
     },
 ];
