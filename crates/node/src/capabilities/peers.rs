@@ -88,10 +88,10 @@ struct ListInput {
     /// Which boards.
     #[serde(default)]
     checkouts: Checkouts,
-    /// Ask every node instead of answering from what they told; within 2 s.
+    /// Ask each node first, 2 s at most.
     #[serde(default)]
     fresh: bool,
-    /// Tell where workers can be reached.
+    /// Tell how to reach workers.
     #[serde(default)]
     detail: bool,
     /// `more` of the answer before.
@@ -102,12 +102,12 @@ struct ListInput {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Checkouts {
-    /// This checkout's alone.
+    /// This checkout.
     This,
-    /// Those of all worktrees of the repository on this machine.
+    /// All worktrees of the repository.
     #[default]
     Repository,
-    /// Those of all checkouts on this machine.
+    /// All checkouts of this machine.
     Machine,
 }
 
@@ -118,14 +118,14 @@ struct ListOutput {
     /// Your own position on the board, if you have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     me: Option<String>,
-    /// The peers, with what each announced; a departed one stays while its announcement does.
+    /// The peers, with what each announced; departed ones who announced, too.
     peers: Vec<PeerOut>,
-    /// Claims that meet, each pair of peers once.
+    /// Claims that meet, once per pair.
     collisions: Vec<CollisionOut>,
     /// How many more collisions there are.
     #[serde(skip_serializing_if = "is_zero")]
     collisions_more: usize,
-    /// Nodes that could not be read, with the reason.
+    /// Nodes not read, and why.
     unread: Vec<UnreadOut>,
     /// The cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
