@@ -240,6 +240,7 @@ impl Node {
             Some(Arc::clone(&gate)),
             Arc::clone(&dispatcher),
         );
+        handle.settle_first();
         let (epochs, links) = begin_links(serve, &handle, &tracker, &closing);
         let made = (host, dispatcher, links);
         let site = site(

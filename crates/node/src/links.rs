@@ -132,15 +132,8 @@ impl Links {
         });
         let (machine, node) = match seeds.await {
             Ok(Ok(seeds)) => seeds,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "this node is not linked to its siblings");
-                return None;
-            }
-            Err(error) => {
-                let error = error.failure.message;
-                tracing::error!(error, "this node is not linked to its siblings");
-                return None;
-            }
+            Ok(Err(error)) => return self.stay_alone(&error.to_string()),
+            Err(error) => return self.stay_alone(&error.failure.message),
         };
         let (machine, node) = (SecretKey::from_seed(machine), SecretKey::from_seed(node));
         let key = node.public();
@@ -171,6 +164,12 @@ impl Links {
         };
         self.look().await;
         Some(tenure)
+    }
+
+    fn stay_alone(&self, why: &str) -> Option<Tenure> {
+        tracing::error!(why, "this node is not linked to its siblings");
+        self.node.settle_alone();
+        None
     }
 
     async fn obey(&self, tenure: &mut Option<Tenure>, out: Out) {

@@ -120,6 +120,28 @@ fn the_first_announcement_that_meets_is_told_as_a_notice() {
 }
 
 #[test]
+fn whoever_announces_right_after_a_start_is_told_whom_it_meets() {
+    let world = World::new();
+    let (repo, feat) = two_worktrees(&world);
+    let third = world.path().join("third");
+    let path = third.to_string_lossy().into_owned();
+    world.git(&repo, &["worktree", "add", "-q", &path]);
+    let mut a = StdioClient::start(&world, &repo, "a");
+    let mut b = StdioClient::start(&world, &feat, "b");
+    a.data("peers_announce", announce("one", "src/a"));
+    b.data("peers_announce", announce("two", "src/b"));
+    let mut c = StdioClient::start(&world, &third, "c");
+    let said = c.welcome["result"]["instructions"].as_str().unwrap();
+    assert!(said.contains("src/a") && said.contains("src/b"), "{said}");
+    for round in 0..5 {
+        kill(world.serving(&third).expect("a node serves"));
+        let answer = c.data("peers_announce", announce("all", "src"));
+        let met = answer["collisions"].as_array().unwrap().len();
+        assert_eq!(met, 2, "round {round}: {answer}");
+    }
+}
+
+#[test]
 fn the_rows_of_a_killed_node_are_last_seen_and_return_once() {
     let world = World::new();
     let (repo, feat) = two_worktrees(&world);

@@ -44,12 +44,12 @@ pub(super) fn capabilities(node: &NodeHandle) -> [Capability; 3] {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AnnounceInput {
-    /// One line, at most 280 bytes.
+    /// One line, 280 bytes.
     intent: String,
-    /// Files and folders you will touch, relative to the checkout's root; at most 64.
+    /// Files and folders, relative to the checkout's root; at most 64.
     #[serde(default)]
     paths: Vec<String>,
-    /// From `peers_list`, if it gave you one.
+    /// From `peers_list`, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ticket: Option<String>,
 }
@@ -85,16 +85,16 @@ struct WithdrawOutput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListInput {
-    /// Which boards.
+    /// Boards.
     #[serde(default)]
     checkouts: Checkouts,
-    /// Ask each node first, 2 s at most.
+    /// Ask each node first.
     #[serde(default)]
     fresh: bool,
     /// Tell how to reach workers.
     #[serde(default)]
     detail: bool,
-    /// `more` of the answer before.
+    /// `more` of the last answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -292,6 +292,7 @@ fn announce(node: NodeHandle) -> Capability {
             let n = call.caller.request.map(|request| request.n);
             let said = Said { n, intent, claims };
             let (caller, about) = (Arc::clone(&call.caller), node.clone());
+            node.settled().await;
             // An announcement that is said again carries its own order, so it may always run.
             node.command(&call, Repetition::Ordered, move |state| {
                 let mut changes = Changes::default();
@@ -337,7 +338,7 @@ fn list(node: NodeHandle) -> Capability {
     Draft::query(
         "peers.list",
         "Read the board",
-        "Who else works here, on what, with which paths, and which claims collide.",
+        "Who else works here, on which paths, and which claims collide.",
     )
     .listed()
     .cli(CliVerb {

@@ -43,7 +43,7 @@ pub(super) fn board(printer: Printer, answer: &Map<String, Value>, now: Timestam
 }
 
 /// Names a peer of another checkout by that, too: each board has its own `p1`.
-fn name_of(peer: &Value) -> String {
+pub(super) fn name_of(peer: &Value) -> String {
     let id = text_at(peer, &["id"]);
     if text_at(peer, &["origin", "kind"]) == "sibling" {
         let checkout = text_at(peer, &["checkout_id"]);
@@ -54,7 +54,7 @@ fn name_of(peer: &Value) -> String {
 }
 
 /// Names one side of a collision as the table above it does.
-fn side_of(peers: &[Value], collision: &Value, side: &str) -> String {
+pub(super) fn side_of(peers: &[Value], collision: &Value, side: &str) -> String {
     let (id, node) = (
         text_at(collision, &[side, "id"]),
         text_at(collision, &[side, "node"]),

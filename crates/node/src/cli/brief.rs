@@ -14,6 +14,7 @@ use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 
 use super::{
+    board::{name_of, side_of},
     call::send,
     context::{Context, blocking},
     printer::{Format, print, print_json},
@@ -164,7 +165,7 @@ impl Brief {
                 .take(OTHERS_SHOWN)
                 .map(|it| other(it))
                 .collect(),
-            collisions: collisions(answer, &seats),
+            collisions: collisions(answer, peers, &seats),
         }
     }
 
@@ -252,7 +253,7 @@ fn other(peer: &Value) -> Other {
         .and_then(|more| usize::try_from(more).ok());
     let shown = paths.iter().filter_map(Value::as_str).take(PATHS_SHOWN);
     Other {
-        id: text_at(peer, "/id").to_owned(),
+        id: name_of(peer),
         name: word(text_at(peer, "/client/name"), NAME_MAX),
         attached: is_attached(peer),
         here: is_here(peer),
@@ -262,7 +263,7 @@ fn other(peer: &Value) -> Other {
 }
 
 /// Finds where claims of these seats meet others'.
-fn collisions(answer: &Map<String, Value>, own: &[&str]) -> Vec<[String; 3]> {
+fn collisions(answer: &Map<String, Value>, peers: &[Value], own: &[&str]) -> Vec<[String; 3]> {
     let mut found = Vec::new();
     for collision in list(answer.get("collisions")) {
         let seat = |side: &str| text_at(collision, &format!("/{side}/seat_id"));
@@ -271,10 +272,10 @@ fn collisions(answer: &Map<String, Value>, own: &[&str]) -> Vec<[String; 3]> {
             (false, true) => (1, 0),
             (true, true) | (false, false) => continue,
         };
-        let peer = text_at(collision, if mine == 0 { "/b/id" } else { "/a/id" });
+        let peer = side_of(peers, collision, if mine == 0 { "b" } else { "a" });
         for pair in list(collision.get("pairs")) {
             let path = |side: usize| word(text_at(pair, &format!("/{side}")), PATH_MAX);
-            found.push([path(mine), peer.to_owned(), path(theirs)]);
+            found.push([path(mine), peer.clone(), path(theirs)]);
         }
     }
     found
@@ -362,7 +363,7 @@ mod tests {
             lines[1..5],
             [
                 "- p2 (a'b): `f0`, `f1`, `f2`, `f3`, `f4`, `f5`, `f6`, `f7` and 3 more",
-                "- p4 (gemini, in another checkout): no claims",
+                "- p4@- (gemini, in another checkout): no claims",
                 "- p1 (codex-mcp-client, gone): `docs`",
                 "Your claim of `src` meets that of `src/x` by p2.",
             ]

@@ -308,6 +308,9 @@ impl NodeHandle {
         place: Option<Place>,
     ) -> Result<Listing, Failure> {
         let caller = caller.clone();
+        if scope != Scope::This {
+            self.settled().await;
+        }
         self.ask(move |state| state.list(&caller, scope, place))
             .await
     }

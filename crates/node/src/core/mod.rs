@@ -26,7 +26,7 @@ use earshot_proto::{
 };
 use earshot_store::{SeatHash, WireSessionRecord};
 use earshot_trust::SessionId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use board::{Announcing, Listing, Met, Place, Side};
 pub(crate) use journal::{Fenced, Locked, Repetition};
@@ -47,6 +47,10 @@ use crate::{
 /// asked must find room even when every peer of a full board opens a stream at once.
 const QUEUE: usize = 65_536;
 
+/// How long the first answers of a node wait for its siblings: one that lives says hello within
+/// milliseconds, and a client waits for its first answer.
+const SETTLE_MAX: Duration = Duration::from_millis(300);
+
 type Job = Box<dyn FnOnce(&mut State) + Send>;
 
 /// The way to a node: cheap to clone, answers `unavailable` once the node ended.
@@ -57,6 +61,8 @@ pub(crate) struct NodeHandle {
     streams: Arc<AtomicU64>,
     /// Whether what was executed may be answered; none for a client that is served alone.
     gate: Arc<OnceLock<Arc<Gate>>>,
+    /// Whether the boards of siblings are known as far as they can be.
+    settled: watch::Sender<bool>,
 }
 
 impl fmt::Debug for NodeHandle {
@@ -109,6 +115,7 @@ pub(crate) struct State {
     unwritten: Changes,
     /// Siblings, while this node holds the lease of its checkout and has keys.
     neighbours: Option<Neighbours>,
+    settled: watch::Sender<bool>,
 }
 
 impl NodeHandle {
@@ -136,7 +143,9 @@ impl NodeHandle {
         keeping: Keeping,
     ) -> std::io::Result<Self> {
         let (jobs, mut inbox) = mpsc::channel::<Job>(QUEUE);
+        let settled = watch::Sender::new(true);
         let mut state = State {
+            settled: settled.clone(),
             board: Board::new(case),
             case,
             checkout_id: about.checkout_id.clone(),
@@ -165,6 +174,7 @@ impl NodeHandle {
             about: Arc::new(about),
             streams: Arc::default(),
             gate: Arc::default(),
+            settled,
         })
     }
 
@@ -176,6 +186,7 @@ impl NodeHandle {
             about: Arc::new(about),
             streams: Arc::default(),
             gate: Arc::default(),
+            settled: watch::Sender::new(true),
         }
     }
 
@@ -220,6 +231,31 @@ impl NodeHandle {
         }
         caller.abandoned.set();
         Err(moved())
+    }
+
+    /// Has the first answers wait for the boards of siblings.
+    pub(crate) fn settle_first(&self) {
+        self.settled.send_replace(false);
+    }
+
+    /// Has no answer wait any more: there will be no siblings.
+    pub(crate) fn settle_alone(&self) {
+        self.settled.send_replace(true);
+    }
+
+    /// Waits until the boards of siblings are known as far as they can be: whoever announces right
+    /// after a start must not be told that nobody is there. It takes milliseconds, and is bounded for
+    /// siblings that do not answer.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn settled(&self) {
+        let mut settled = self.settled.subscribe();
+        let known = settled.wait_for(|settled| *settled);
+        let in_time = tokio::time::timeout(SETTLE_MAX, known).await.is_ok();
+        if !in_time {
+            self.settled.send_replace(true);
+        }
     }
 
     /// Says whether what was executed may be answered, once that is known.

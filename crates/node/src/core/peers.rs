@@ -248,6 +248,7 @@ impl NodeHandle {
         let mut caller = caller.clone();
         caller.client = client.or(caller.client);
         let machine = self.about.machine.clone();
+        self.settled().await;
         self.ask_or_abandon(&caller.clone(), move |state| {
             if let (Some(seat), Some(request)) = (&caller.seat, caller.request) {
                 state.introduce(SeatHash::of(&PeerKey::Seat(*seat.bits())), request.n);
@@ -391,13 +392,13 @@ fn line_of(row: &Row) -> String {
 /// Says the same of a row on the board of another checkout.
 fn line_of_sibling(row: &SiblingRow) -> String {
     let checkout = hex(&row.checkout);
-    let place = match &row.row.branch {
-        Some(branch) => format!("branch {}", quoted(branch.as_str())),
-        None => format!("checkout {}", checkout.get(..8).unwrap_or(&checkout)),
-    };
+    let place = row.row.branch.as_ref().map_or_else(String::new, |branch| {
+        format!(", branch {}", quoted(branch.as_str()))
+    });
+    let checkout = checkout.get(..6).unwrap_or(&checkout);
     let said = row.row.word.as_ref();
     let said = said.map(|said| (said.intent.as_str(), said.claims.as_slice()));
-    let who = format!("{} in another worktree, {place}", row.row.id);
+    let who = format!("{}@{checkout}, in another worktree{place}", row.row.id);
     line(&who, row.row.client.name.as_str(), row.attached, said)
 }
 

@@ -1,6 +1,6 @@
 //! The board beyond this checkout: what siblings told, and what they are told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use earshot_capability::Failure;
 use earshot_proto::{
@@ -41,6 +41,12 @@ pub(super) struct Neighbours {
     out: mpsc::Sender<Out>,
     /// When it was said last that the node wants to be woken.
     wake: Option<Now>,
+    /// Whether it was looked who is there.
+    looked: bool,
+    /// Rows of siblings that own peers were told of when they announced.
+    told: BTreeMap<PeerId, BTreeSet<RowRef>>,
+    /// When the tenure began.
+    began: Timestamp,
     /// What this node is called on other boards.
     name: String,
     repository: Option<[u8; 16]>,
@@ -249,6 +255,7 @@ impl State {
         for peer in &changes.deleted {
             effects.extend(neighbours.machine.remove(now, *peer));
             neighbours.notices.remove(peer);
+            neighbours.told.remove(peer);
         }
         effects.extend(neighbours.machine.set_facts(now, facts));
         self.emit(effects);
@@ -291,6 +298,9 @@ impl State {
             machine: Siblings::new(me, epoch, facts),
             out,
             wake: None,
+            looked: false,
+            told: BTreeMap::new(),
+            began: clock::wall(),
             name: me.to_string(),
             repository,
             notices: BTreeMap::new(),
@@ -306,6 +316,7 @@ impl State {
             if matches!(input, Input::Woke) {
                 neighbours.wake = None;
             }
+            neighbours.looked |= matches!(input, Input::Candidates(_));
             let effects = neighbours.machine.handle(now, input);
             self.emit(effects);
         }
@@ -332,6 +343,10 @@ impl State {
         let Some(neighbours) = &mut self.neighbours else {
             return;
         };
+        // Those that are to be dialled are known only after the first look.
+        if neighbours.looked && !neighbours.machine.is_settling() {
+            self.settled.send_replace(true);
+        }
         let wake = neighbours.machine.next_wake();
         if rest.is_empty() && wake == neighbours.wake {
             return;
@@ -369,13 +384,17 @@ impl State {
             let mine = self.board.peers_meeting(&word.claims, case);
             let attached = replica.is_attached(theirs);
             for (peer, pairs) in mine {
-                // Whoever announced later was told in the answer.
-                let later = self
-                    .board
-                    .row(peer)
-                    .and_then(Row::announcement)
-                    .is_some_and(|mine| mine.at <= word.at);
-                if !later {
+                // Whoever announced later was told in the answer, unless the other's row came only
+                // afterwards; what is older than this tenure was told by the node before.
+                let mine = self.board.row(peer).and_then(Row::announcement);
+                let is_news = mine.is_some_and(|mine| {
+                    let told = neighbours
+                        .told
+                        .get(&peer)
+                        .is_some_and(|told| told.contains(of));
+                    mine.at <= word.at || (mine.at >= neighbours.began && !told)
+                });
+                if !is_news {
                     continue;
                 }
                 let checkout = hex(&replica.checkout);
@@ -396,7 +415,7 @@ impl State {
     }
 
     /// Returns whose claims on siblings' boards meet those of an own peer.
-    pub(super) fn sibling_meetings(&self, met: &Meetings, peer: PeerId) -> SiblingMeetings {
+    pub(super) fn sibling_meetings(&mut self, met: &Meetings, peer: PeerId) -> SiblingMeetings {
         let room = PAIRS_MAX.saturating_sub(met.met.len());
         let claims = self.board.row(peer).and_then(Row::announcement);
         let found = claims.and_then(|mine| {
@@ -404,6 +423,10 @@ impl State {
             Some(neighbours.meetings(&mine.claims))
         });
         let mut found = found.unwrap_or_default();
+        if let Some(neighbours) = &mut self.neighbours {
+            let told = found.met.iter().map(|met| met.row.of).collect();
+            neighbours.told.insert(peer, told);
+        }
         if found.met.len() > room {
             found.more += found.met.len() - room;
             found.met.truncate(room);
@@ -422,9 +445,9 @@ fn notice(checkout: &str, theirs: &SharedRow, attached: bool, pairs: &Pairs) -> 
         .first()
         .map_or(("", ""), |(mine, their)| (mine.as_str(), their.as_str()));
     let mut line = format!(
-        "{} of checkout {} ({}{departed}) claims {}, which meets your claim {}",
+        "{}@{} ({}{departed}) claims {}, which meets your claim {}",
         theirs.id,
-        checkout.get(..8).unwrap_or(checkout),
+        checkout.get(..6).unwrap_or(checkout),
         quoted(theirs.client.name.as_str()),
         quoted(their),
         quoted(mine),

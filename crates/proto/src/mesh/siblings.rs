@@ -157,6 +157,8 @@ struct Linked {
     end: End,
     told: Told,
     told_at: Option<Now>,
+    /// Whether it has told what is on its board, or that this node knows it.
+    has_told: bool,
 }
 
 /// What a sibling holds of this node.
@@ -216,6 +218,18 @@ impl Siblings {
     /// Returns what the siblings told.
     pub const fn replicas(&self) -> &Replicas {
         &self.replicas
+    }
+
+    /// Returns whether some node that was found has neither told what is on its board nor turned out
+    /// to be out of reach.
+    pub fn is_settling(&self) -> bool {
+        self.known.iter().any(|(checkout, known)| {
+            let told = self
+                .link_to(checkout)
+                .and_then(|link| self.links.get(&link))
+                .is_some_and(|linked| linked.has_told);
+            !told && matches!(known.dial, Dial::Begun)
+        })
     }
 
     /// Returns who is linked.
@@ -394,6 +408,7 @@ impl Siblings {
                 end,
                 told: Told::Unsaid,
                 told_at: None,
+                has_told: false,
             },
         );
         effects.push(self.holds(link, &node, self.replicas.held(&node)));
@@ -462,7 +477,13 @@ impl Siblings {
             return;
         };
         let (node, checkout) = (linked.sibling.node, linked.sibling.checkout);
-        match self.replicas.apply(now, node, checkout, delta) {
+        let applied = self.replicas.apply(now, node, checkout, delta);
+        if applied.is_ok()
+            && let Some(linked) = self.links.get_mut(&link)
+        {
+            linked.has_told = true;
+        }
+        match applied {
             Ok(news) if news.is_empty() => {}
             Ok(news) => effects.push(Effect::News(news)),
             Err(DeltaError::Base | DeltaError::Hash | DeltaError::Epoch) => {

@@ -161,7 +161,7 @@ the executable on the PATH before you share these files.
 
 Wrote .mcp.json, .claude/settings.json.
 Tracked by git, so this is a change to commit: .mcp.json.
-Not in git: commit them for every clone, or name them in .git/info/exclude: .claude/settings.json.
+Not in git: commit them for every clone, or name them in info/exclude of the repository's git folder: .claude/settings.json.
 Claude Code asks at its next start whether to use the server.
 "
     );

@@ -157,7 +157,7 @@ impl Report<'_> {
             ),
             (
                 InGit::Untracked,
-                "Not in git: commit them for every clone, or name them in .git/info/exclude",
+                "Not in git: commit them for every clone, or name them in info/exclude of the repository's git folder",
             ),
             (InGit::Ignored, "Ignored by git, so for this checkout alone"),
         ] {
