@@ -139,6 +139,8 @@ struct World {
     broken: Option<String>,
     /// Messages on their way.
     flying: usize,
+    /// A node that did not hold what another has when it was compared last.
+    suspect: Option<(usize, usize)>,
 }
 
 /// Runs a world from its seed.
@@ -231,6 +233,7 @@ impl World {
             report: Report::default(),
             broken: None,
             flying: 0,
+            suspect: None,
         };
         for node in 0..plan.nodes {
             world.announce(node);
@@ -711,26 +714,34 @@ impl World {
         }
     }
 
-    fn all_equal(&self) -> bool {
-        self.first_unequal().is_none()
+    fn all_equal(&mut self) -> bool {
+        // Whoever was behind a moment ago is most likely still.
+        if let Some((at, of)) = self.suspect
+            && !self.is_equal(at, of)
+        {
+            return false;
+        }
+        self.suspect = self.first_unequal();
+        self.suspect.is_none()
+    }
+
+    /// Returns whether one node holds what another has, as far as both are there.
+    fn is_equal(&self, at: usize, of: usize) -> bool {
+        let (node, told) = (&self.nodes[at], &self.nodes[of]);
+        if at == of || !node.up || !told.up {
+            return true;
+        }
+        let replica = node.machine.replicas().node(&told.key);
+        replica.is_some_and(|replica| {
+            replica.gone_since.is_none() && replica.rows().eq(told.rows.values())
+        })
     }
 
     fn first_unequal(&self) -> Option<(usize, usize)> {
-        for (index, node) in self.nodes.iter().enumerate() {
-            for (other, told) in self.nodes.iter().enumerate() {
-                if index == other || !node.up || !told.up {
-                    continue;
-                }
-                let replica = node.machine.replicas().node(&told.key);
-                let equal = replica.is_some_and(|replica| {
-                    replica.gone_since.is_none() && replica.rows().eq(told.rows.values())
-                });
-                if !equal {
-                    return Some((index, other));
-                }
-            }
-        }
-        None
+        let all = 0..self.nodes.len();
+        all.clone()
+            .flat_map(|at| all.clone().map(move |of| (at, of)))
+            .find(|(at, of)| !self.is_equal(*at, *of))
     }
 
     fn unequal(&self) -> String {
