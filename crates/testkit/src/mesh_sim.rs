@@ -15,6 +15,8 @@
 //!     meet, both see it.
 //! 11. No queue holds more than [`QUEUE_MAX`] messages.
 
+mod plan;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ use earshot_trust::{PublicKey, SecretKey};
 
 use crate::sim::Rng;
 
+pub use plan::{Plan, Report};
+
 /// Messages that wait for one node on one link before it is cut, as the carrier does.
 pub const QUEUE_MAX: usize = 256;
 
@@ -38,37 +42,6 @@ const SECOND: u64 = 1_000 * MS;
 const OVERHEAD: u64 = 183 + 4;
 /// How long after the calm everything has to be settled.
 const SETTLED_WITHIN: u64 = 60 * SECOND;
-
-/// How a world of nodes is made.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Nodes.
-    pub nodes: usize,
-    /// Changes of boards and faults, together.
-    pub events: u64,
-    /// Of 1,000 of them, how many are faults.
-    pub faults: u64,
-}
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Messages sent.
-    pub messages: u64,
-    /// Bytes sent, with envelopes and frames.
-    pub bytes: u64,
-    /// Virtual time from the first dial until all replicas equalled their origins, microseconds.
-    pub joined_us: u64,
-    /// The same from the end of the storm.
-    pub settled_us: u64,
-    /// Messages of the joining alone.
-    pub joining_messages: u64,
-    /// Bytes of the joining alone.
-    pub joining_bytes: u64,
-    /// The longest of ten times from a change on one board to its arrival on the last one, without
-    /// faults, in microseconds.
-    pub slowest_us: u64,
-}
 
 /// What is due.
 #[derive(Debug)]
