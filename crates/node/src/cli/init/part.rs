@@ -92,21 +92,27 @@ impl Part {
         }
     }
 
-    fn find_server(&self, document: &Value) -> Found {
-        let way: Way = self.at.iter().cloned().map(Step::Key).collect();
+    /// Goes down to the place of this part; says what is there instead where there is no such place.
+    fn value_at<'v>(&self, document: &'v Value, way: &[Step]) -> Result<&'v Value, Found> {
         let mut found = document;
         for (depth, name) in self.at.iter().enumerate() {
             let Value::Object(members) = found else {
-                return Found::Misfit {
+                return Err(Found::Misfit {
                     way: way[..depth].to_vec(),
                     expected: "an object",
-                };
+                });
             };
-            match members.get(name) {
-                Some(value) => found = value,
-                None => return Found::Nothing,
-            }
+            found = members.get(name).ok_or(Found::Nothing)?;
         }
+        Ok(found)
+    }
+
+    fn find_server(&self, document: &Value) -> Found {
+        let way: Way = self.at.iter().cloned().map(Step::Key).collect();
+        let found = match self.value_at(document, &way) {
+            Ok(found) => found,
+            Err(found) => return found,
+        };
         if *found == self.value {
             return Found::Same(way);
         }
@@ -128,19 +134,10 @@ impl Part {
 
     fn find_hook(&self, document: &Value) -> Found {
         let way: Way = self.at.iter().cloned().map(Step::Key).collect();
-        let mut found = document;
-        for (depth, name) in self.at.iter().enumerate() {
-            let Value::Object(members) = found else {
-                return Found::Misfit {
-                    way: way[..depth].to_vec(),
-                    expected: "an object",
-                };
-            };
-            match members.get(name) {
-                Some(value) => found = value,
-                None => return Found::Nothing,
-            }
-        }
+        let found = match self.value_at(document, &way) {
+            Ok(found) => found,
+            Err(found) => return found,
+        };
         let Value::Array(groups) = found else {
             return Found::Misfit {
                 way,
