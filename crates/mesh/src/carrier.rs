@@ -18,6 +18,10 @@ use tokio::task::JoinSet;
 /// Messages that wait for a link; who does not read for so long is let go.
 const SAID_MAX: usize = 256;
 
+/// Links at once, those whose hello is still to come among them: one to each sibling, and as many
+/// that are being dialled.
+const LINKS_MAX: usize = 2_048;
+
 /// How long a dial may take: a node that lives accepts within milliseconds.
 const DIAL_WAIT: Duration = Duration::from_secs(3);
 
@@ -100,8 +104,13 @@ impl Carrier {
         }
     }
 
-    /// Takes a stream whose other end has dialled.
+    /// Takes a stream whose other end has dialled; closes it where there are too many.
     pub fn accept(&mut self, stream: UnixStream) {
+        self.sweep();
+        if self.tasks.len() >= LINKS_MAX {
+            tracing::warn!("too many links: one that dialled is turned away");
+            return;
+        }
         let own_uid = self.own_uid;
         let task = self.task(End::Acceptor);
         self.tasks.spawn(async move {
